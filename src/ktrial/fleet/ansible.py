@@ -91,7 +91,10 @@ class Ansible:
         """Read the inventory. Raise BadInput if it is unreadable or has no such host, KtrialError if Ansible hangs."""
         for source in self._sources:
             if "," not in source and not Path(source).exists():
-                raise BadInput(f"{source}: no such inventory", hint="name a file or folder, or hosts as `a,b,`")
+                raise BadInput(
+                    f"{source}: no such inventory",
+                    hint="name a file or folder, or list hosts with a comma after each, for example  web1,web2,",
+                )
         argv = [_path_of("ansible-inventory"), *self._words(), "--list"]
         argv += [] if self._limit is None else ["--limit", self._limit]
         try:
@@ -116,10 +119,10 @@ class Ansible:
         found = parse_inventory(done.stdout)
         if not found.hosts:
             sources = ", ".join(self._sources)
+            if self._limit is None:
+                raise BadInput(f"{sources}: no hosts in this inventory", hint="add hosts to the inventory")
             raise BadInput(
-                f"{sources}: no hosts in this inventory"
-                if self._limit is None
-                else f"no host of the inventory matches --limit {self._limit}",
+                f"no host of the inventory matches --limit {self._limit}",
                 hint="run `ansible-inventory -i INVENTORY --graph` to list hosts and groups",
             )
         return found

@@ -101,7 +101,7 @@ def _stepped(
     sizes = wave_sizes(table, len(hosts))
     if orders(sizes) < FEWEST_ORDERS:
         raise BadInput(
-            f"{len(hosts)} machines in waves of {', '.join(map(str, sizes))} allow {orders(sizes)} orders "
+            f"{len(hosts)} machines in waves of {', '.join(map(str, sizes))} can be drawn in {orders(sizes)} orders "
             f"(minimum {FEWEST_ORDERS})",
             hint="add machines, or make more waves",
         )

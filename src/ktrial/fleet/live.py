@@ -58,7 +58,7 @@ def metrics_of(trial: FleetTrial, host: str, facts: Mapping[str, str]) -> tuple[
         found = host if name == "host" else facts.get(name)
         if found is None:
             raise BadInput(
-                f"the inventory has no {name.removeprefix('inventory.')} for {host}",
+                f"the inventory has no variable {name.removeprefix('inventory.')} for {host}",
                 hint="add this variable to the inventory",
             )
         return found

@@ -58,7 +58,9 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
     primary = {one.arm: one for one in found.contrasts if one.role == "primary"}
     better = [name for name in arms if name in primary and primary[name].verdict == "better"]
     if wanted is None and len(better) > 1:
-        raise BadInput(f"several arms are better: {', '.join(better)}", hint=f"choose one:  --arm {better[0]}")
+        raise BadInput(
+            f"several arms are better: {', '.join(better)}", hint=f"choose an arm, for example  --arm {better[0]}"
+        )
     arm = wanted or next(iter(better), arms[0])
     stopped = any(over.decision == "stop" for over in found.waves)
     if anyway or arm in proven_arms(trial, found):
@@ -68,7 +70,7 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
     elif arm not in primary:
         why = "the trial has no result for this arm"
     else:
-        why = f"it is {primary[arm].verdict} on {primary[arm].scope}"
+        why = f"its verdict is {primary[arm].verdict!r} on {primary[arm].scope}"
     raise Refused(
         f"{arm} is not proven better: {why}",
         hint="read `ktrial fleet report`, or add --anyway to keep the arm",

@@ -65,7 +65,7 @@ class StoredFleets:
                 raise Busy(
                     "busy",
                     f"{holder_text(row.holder)} coordinates {fleet} now",
-                    hint=f"wait until that process has ended; if it has died, take the trial over in {left_s:.0f} s",
+                    hint=f"wait until that process ends, or repeat this command in {left_s:.0f} s if it has died",
                 )
             fence = max(row.fence + 1, now_ms // 1000)
             self._hold(connection, fleet, holder, fence, now_ms + int(1000 * LEASE_S))
@@ -121,7 +121,9 @@ class StoredFleets:
             return every[0]
         found = [one for one in every if one == name] or [one for one in every if one.startswith(name)]
         if len(found) > 1:
-            raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {found[0]}")
+            raise BadInput(
+                f"{len(found)} trials begin with {name!r}", hint=f"write more of the name, such as {found[0]}"
+            )
         if not found:
             raise UnknownName("trial of a fleet", name, every, hint="run `ktrial fleet status` to see the newest trial")
         return found[0]
@@ -161,7 +163,9 @@ class StoredFleets:
     def _row_there(self, connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[Any]:
         row = self._row(connection, fleet, lock=lock)
         if row is None:
-            raise KtrialError(f"{fleet} is not in this store any more", hint="give its store with --store")
+            raise KtrialError(
+                f"{fleet} is not in this store any more", hint="name the store of this trial with --store"
+            )
         return row
 
     def _append(self, connection: sa.Connection, fleet: str, events: Sequence[FleetEvent]) -> None:

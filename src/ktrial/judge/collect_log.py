@@ -130,7 +130,7 @@ def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protoc
     if event.block in drawn:
         why = "was drawn twice"
     elif unknown := sorted(set(event.order) - known):
-        why = f"has an arm that the protocol lacks: {unknown[0]!r}"
+        why = f"has the arm {unknown[0]!r}, which the protocol lacks"
     elif len(set(event.order)) != len(event.order):
         why = "has an arm twice"
     if why is not None:

@@ -50,7 +50,7 @@ def block_sd(differences: Sequence[float]) -> float:
     """Return the spread of block differences for planning, from at least two A/A blocks (both arms the same)."""
     values = as_array(differences)
     if len(values) < 2:
-        raise BadInput(f"cannot estimate the noise from {len(values)} blocks", hint="measure ten blocks")
+        raise BadInput("cannot estimate the noise from fewer than two blocks", hint="measure ten blocks")
     if not np.isfinite(values).all():
         raise BadInput(
             f"cannot estimate the noise from {len(values)} blocks: not every difference is a finite number",

@@ -37,7 +37,7 @@ def refuse_race(protocol: Protocol) -> None:
             f"cap: expected 1 to {MOST_RACE_BLOCKS} blocks for a race, got {cap}", hint="correct cap in the protocol"
         )
     if not 0 < race.keep <= 1:
-        raise BadInput(f"keep: expected a share above 0 and up to 1, got {race.keep:g}", hint="for example keep = 0.5")
+        raise BadInput(f"keep: expected a share above 0 and up to 1, got {race.keep:g}", hint="for example  keep = 0.5")
     names = [arm.name for arm in protocol.arms]
     for name in race.stay:
         if name not in names:

@@ -58,9 +58,9 @@ def refuse_screening(protocol: Protocol) -> None:
         )
     if protocol.outcomes[protocol.primary].scale == "count":
         hint = "choose an outcome that is a time or a rate"
-        raise BadInput(f"blame cannot use {protocol.primary}: it is a counter that may be zero", hint=hint)
+        raise BadInput(f"`ktrial blame` cannot use {protocol.primary}: it is a counter that may be zero", hint=hint)
     if len(screening.settings) < 2:
-        raise BadInput("blame needs at least two settings", hint="use `ktrial try` for a single setting")
+        raise BadInput("`ktrial blame` needs at least two settings", hint="use `ktrial try` for a single setting")
     missing = set(screened_arms(len(screening.settings), protocol.seed, cap)) - {arm.name for arm in protocol.arms}
     if missing:
         raise BadInput(f"the screening lacks the arm {min(missing)}", hint="create the protocol with `ktrial blame`")

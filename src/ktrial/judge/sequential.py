@@ -77,7 +77,7 @@ def cap_of(blocks: int) -> int:
             return cap
     raise BadInput(
         f"{blocks} blocks are too many (maximum {LOOKS[-1]})",
-        hint="use fewer blocks; `ktrial trial extend` later adds blocks to a trial with  extend = true",
+        hint=f"use at most {LOOKS[-1]} blocks",
     )
 
 

@@ -100,7 +100,7 @@ def parse_set(word: str) -> Wish:
     name, equals, value = word.partition("=")
     name = name.strip().removeprefix(_PREFIX)
     if not equals or not _SYMBOL.fullmatch(name) or not value or "\n" in value:
-        raise BadInput(f"--set {word}: expected SYMBOL=VALUE", hint="write HZ_1000=y, NUMA=n or LOCALVERSION=-mine")
+        raise BadInput(f"--set {word}: expected SYMBOL=VALUE", hint="for example  --set HZ_1000=y")
     return Wish(name, value, BY_HAND)
 
 
@@ -111,12 +111,15 @@ def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[F
     def add(name: str, below: tuple[str, ...]) -> None:
         if name not in known:
             raise UnknownName(
-                "fragment", name, known, hint="run `ktrial kernel fragments` to list fragments; a path must contain a /"
+                "fragment",
+                name,
+                known,
+                hint=f"run `ktrial kernel fragments` to list fragments, or use ./{name} for a file",
             )
         if name in below:
             raise BadInput(
                 f"the fragment {name} extends itself: {' -> '.join((*below, name))}",
-                hint="remove one of these `extends`",
+                hint="remove one of these fragments from `extends`",
             )
         for inner in known[name].extends:
             add(inner, (*below, name))
@@ -144,7 +147,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
         if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
             raise Contradiction(
                 f"{other.by} wants {wish.symbol}={other.value}, but {wish.by} wants {wish.symbol}={wish.value}",
-                hint=f"leave out one of the two, or decide with --set {wish.symbol}=…",
+                hint=f"leave out one of the two fragments, or add --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
             raise Contradiction(
@@ -165,7 +168,7 @@ def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str
         if rival is not None:
             raise Contradiction(
                 f"{name} ({wish.by}) and {rival} ({wishes[rival].by}) exclude each other",
-                hint="leave out one of the two",
+                hint="use only one of the two symbols",
             )
 
 

@@ -74,10 +74,10 @@ def parse_patch(word: str) -> PatchWord:
     if not place:
         raise BadInput(f"--patch {word!r}: expected a file or an https URL", hint="give the path of the patch")
     if "://" in place and not place.startswith("https://"):
-        raise BadInput(f"--patch {place}: expected an https URL", hint="download the patch and give its path")
+        raise BadInput(f"--patch {place}: expected an https URL", hint="give the path of a downloaded patch")
     if "://" in place and not mark:
         raise BadInput(
             f"--patch {place}: a download needs a SHA-256",
-            hint=f"read the patch, then add its digest: {place}{_MARK}HEX (sha256sum FILE)",
+            hint=f"write {place}{_MARK}HEX, with the digest (sha256sum) of the patch that you reviewed",
         )
     return PatchWord(place, digest or None)

@@ -43,7 +43,7 @@ class Search:
         if len(commits) > MOST_COMMITS:
             raise BadInput(
                 f"{len(commits)} commits between good and bad are too many (maximum {MOST_COMMITS})",
-                hint="find the release first: give two tags that are closer together",
+                hint="give a GOOD and a BAD that are closer together, such as two neighbouring releases",
             )
         self._commits = tuple(commits)
         self._place = {commit.id: place for place, commit in enumerate(commits)}
@@ -84,7 +84,7 @@ class Search:
         left = self._suspects & (ancestors if side == "bad" else ~ancestors)
         if not left:
             raise BadInput(
-                f"{commit} cannot be {side}: that contradicts the earlier answers",
+                f"{commit} cannot be {side}, according to the results of other commits",
                 hint="run the same command again, with more boots (--runs)",
             )
         self._suspects = left

@@ -24,7 +24,8 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             data = b"" if about.st_size > limit_bytes else file.read(limit_bytes + 1)
     except OSError as error:
-        hint = "check the path" if error.errno == errno.ENOENT else "check the permissions of the file"
+        is_forbidden = error.errno in {errno.EACCES, errno.EPERM}
+        hint = "check the permissions of the file and its folders" if is_forbidden else "check the path"
         raise BadInput(why_unread(error), file=shown, hint=hint) from None
     size = max(about.st_size, len(data))
     if size > limit_bytes:

@@ -66,13 +66,15 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
         if not -len(value) <= step < len(value):
             raise BadRun(
                 f"{nowhere} has {len(value)} elements, so [{step}] does not exist",
-                hint="use an index of this list; [0] is its first element" if value else "name another place",
+                hint="use an index of this list; [0] is its first element"
+                if value
+                else "name another place in the document",
             )
         return value[step]
     if not isinstance(value, dict):
         raise BadRun(f"{nowhere} is {_kind(value)}, not an object", hint=_step_for(value))
     if not value:
-        raise BadRun(f"{nowhere} is an empty object", hint="name another place")
+        raise BadRun(f"{nowhere} is an empty object", hint="name another place in the document")
     if step not in value:
         listed = ", ".join(list(value)[:_LISTED]) + (", …" if len(value) > _LISTED else "")
         raise BadRun(f"{nowhere} has no {step!r}; it has {listed}", hint=f"use one of these names in place of {step!r}")
@@ -85,7 +87,7 @@ def _step_for(value: Any) -> str:
         return "continue the path with a name, as in .mean"
     if isinstance(value, list):
         return "continue the path with an index, as in [0]"
-    return "end the path before this step, or name another place"
+    return "end the path before this step, or name another place in the document"
 
 
 def _kind(value: Any) -> str:

@@ -59,8 +59,10 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
         if found := _CONSTANT.search(text) if error.item in _CONSTANTS else None:
             error.line = text.count("\n", 0, found.start()) + 1
         raise
-    except (ValueError, RecursionError) as error:
-        raise NotStrictJson(None, "", f"readable JSON: {error}") from None
+    except RecursionError:
+        raise NotStrictJson(None, "", "readable JSON: it is nested too deeply") from None
+    except ValueError as error:
+        raise NotStrictJson(None, "", f"readable JSON: {in_lower_case(str(error))}") from None
 
 
 def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:

@@ -21,7 +21,10 @@ from ktrial.live.sources.world import LiveWorld, named_outcome
 
 _DIRECTIONS = ("lower", "higher")
 _MOST = 16_384
-_USAGE = "write [NAME:lower|higher=]KIND:…, for example  p99_ms:lower=log:/var/log/app?match=took ([0-9.]+) ms&take=p99"
+_USAGE = (
+    "write [NAME:lower|higher=]KIND:…, where KIND is one of {}, for example  "
+    "p99_ms:lower=log:/var/log/app?match=took ([0-9.]+) ms&take=p99"
+)
 
 
 class SourceKind(NamedTuple):
@@ -64,7 +67,7 @@ def parse_metric(text: str) -> LiveMetric:
     kind, colon, _ = source.partition(":")
     if not colon or kind not in KINDS:
         near = nearest(kind, KINDS)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"{_USAGE}; kinds: {', '.join(KINDS)}"
+        hint = f"did you mean {' or '.join(near)}?" if near else _USAGE.format(", ".join(KINDS))
         raise BadInput(f"cannot read --metric {text!r}: unknown kind of source {kind[:40]!r}", hint=hint)
     metric = LiveMetric(
         name=name if is_named else kind,
@@ -79,7 +82,7 @@ def check_metric(metric: LiveMetric) -> None:
     """Raise BadInput if the name is invalid or the source can never be read."""
     kind = metric.source.partition(":")[0]
     if kind not in KINDS:
-        raise BadInput(f"unknown kind of source {kind[:40]!r}", hint=f"{_USAGE}; kinds: {', '.join(KINDS)}")
+        raise BadInput(f"unknown kind of source {kind[:40]!r}", hint=_USAGE.format(", ".join(KINDS)))
     for key, error in Metric(metric.name, metric.direction, "()").faults():
         if key == "name":
             raise BadInput(f"--metric: {error.message}", hint=error.hint)
@@ -95,7 +98,7 @@ def parse_metrics(texts: Sequence[str]) -> tuple[LiveMetric, ...]:
         if name in taken:
             raise BadInput(
                 f"--metric {metric.source!r} and {taken[name].source!r} both have the name {name}",
-                hint="give names: NAME:lower=… or NAME:higher=…",
+                hint=f"give one metric another name, for example  NAME:lower={metric.source}",
             )
         taken[name] = metric
     return found

@@ -133,7 +133,7 @@ def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
     try:
         return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
     except msgspec.DecodeError as error:
-        raise BadRun(f"cannot read the readings of the run's period: {error}", hint=OTHER_STORE) from None
+        raise BadRun(f"cannot use the readings of the run's period ({error})", hint=OTHER_STORE) from None
 
 
 def read_usual(raw: bytes) -> dict[str, list[Sample]]:
@@ -142,7 +142,7 @@ def read_usual(raw: bytes) -> dict[str, list[Sample]]:
         return msgspec.json.decode(raw, type=dict[str, list[Sample]])
     except msgspec.DecodeError as error:
         raise BadRun(
-            f"cannot read the values of the control from before the first block: {error}",
+            f"cannot use the values of the control from before the first block ({error})",
             hint=OTHER_STORE,
         ) from None
 

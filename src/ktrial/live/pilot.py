@@ -203,7 +203,7 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     times = np.array([sample.at_ms for sample in known]) / 1000
     if (np.diff(times) < 0).any():
         raise BadInput(
-            "cannot plan a trial: the samples of the pilot are not in the order of time",
+            "cannot plan a trial: the samples of the pilot are not in chronological order",
             hint="start again while nothing sets the clock",
         )
     every_s = typical_gap_s(known)

@@ -184,7 +184,7 @@ class Grafana(NamedTuple):
         if parts.username is not None or parts.password is not None:
             raise BadInput(
                 "--grafana: the address contains a user name or password",
-                hint="put a token into a file instead: --grafana-token-file FILE",
+                hint="use --grafana-token-file FILE instead of a user name or password",
             )
         if not token or not token.isascii() or any(not mark.isprintable() or mark == " " for mark in token):
             raise BadInput(

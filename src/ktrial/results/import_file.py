@@ -139,7 +139,7 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
         if not importer.takes_columns:
             results = _rearranged(results, wanted.options, name)
     except BadRun as error:
-        advice = "correct the file or export it again; if it is not in the format {}, name its format with --format"
+        advice = "correct the file, or name its format with --format if it is not {}"
         read_as = None if importer is None else advice.format(importer.name)
         raise BadInput(error.message, hint=error.hint or read_as) from None
     _check(results, file.name)
@@ -148,15 +148,15 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
 
 def _check_options(options: ImportOptions, importer: Importer, name: str) -> None:
     """Raise BadInput for options that this kind of file doesn't have."""
-    for used, takes, kind, hint in (
-        (options.of_tables, importer.takes_columns, "tables (csv)", "remove the option, or add --format csv"),
-        (options.of_frames, importer.takes_frames, "frame logs (mangohud)", "remove the option"),
+    for used, takes, kind, more in (
+        (options.of_tables, importer.takes_columns, "tables (csv)", ", or add --format csv"),
+        (options.of_frames, importer.takes_frames, "frame logs (mangohud)", ""),
     ):
         if used and not takes:
-            why = f"only for {kind}, but this file has the format {importer.name}"
-            raise BadInput(f"cannot use {', '.join(used)}: {why}", file=name, hint=hint)
+            what = f"cannot use {', '.join(used)} with the format {importer.name}, only with {kind}"
+            raise BadInput(what, file=name, hint=f"leave out {', '.join(used)}{more}")
     if options.by is not None and options.label is not None:
-        raise BadInput("--label and --by both name the groups", file=name, hint="remove one of the two")
+        raise BadInput("--label and --by both name the groups", file=name, hint="leave out --label or --by")
 
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
@@ -214,8 +214,8 @@ def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) 
 
 
 _OTHERWISE = (
-    "add --format FORMAT if the file has one of these formats; otherwise write a CSV table with a header, one row per "
-    "run, a column for the value and a column for what is compared"
+    "add --format FORMAT if the file has one of these formats, or write a CSV table that has a row for each run "
+    "(docs/results.md)"
 )
 
 
@@ -246,7 +246,7 @@ def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: M
         raise BadInput(
             f"cannot recognise the format: {broken}",
             file=name,
-            hint="copy or export the file again; the copy or the tool may have been interrupted",
+            hint="copy or export the file again, or correct its JSON",
         )
     kind = "unknown binary format" if b"\0" in head else "unknown format"
     raise BadInput(f"{kind}; ktrial imports {formats}", file=name, hint=_OTHERWISE)
@@ -292,7 +292,7 @@ def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[St
     own = sorted(one.session for one in sessions if one.session in names)
     if own:
         raise Refused(
-            f"{file.name} contains runs that this store has already, of {', '.join(own)}",
+            f"{file.name} contains runs of {', '.join(own)}, which this store has already",
             hint="add --again to store these runs a second time",
         )
 

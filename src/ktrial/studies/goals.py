@@ -109,7 +109,9 @@ def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
             raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list all profiles")
     for measure in goal.measure:
         if measure.suite not in measurable:
-            raise UnknownName("suite or benchmark", measure.suite, measurable, hint="run `ktrial bench --list`")
+            raise UnknownName(
+                "suite or benchmark", measure.suite, measurable, hint="run `ktrial bench --list` to list all"
+            )
         for pattern in measure.knobs:
             if not any(fnmatchcase(knob, pattern) for knob in catalog.knobs):
                 raise BadInput(f"no knob matches {pattern!r}", hint="run `ktrial knobs` to list all knobs")

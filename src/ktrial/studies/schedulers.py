@@ -64,7 +64,7 @@ def select_schedulers(found: Sequence[InstalledScheduler], names: Sequence[str])
     known = {one.name.removeprefix("scx_") for one in found}
     wanted = {name.removeprefix("scx_") for name in names} or known
     for name in sorted(wanted - known):
-        raise UnknownName("scheduler", name, known, hint=f"use one that is installed here: {', '.join(sorted(known))}")
+        raise UnknownName("scheduler", name, known, hint=f"use one of: {', '.join(sorted(known))}")
     return tuple(one for one in found if one.name.removeprefix("scx_") in wanted)
 
 

@@ -71,7 +71,7 @@ class StoredTrials:
             except msgspec.ValidationError as error:
                 raise KtrialError(
                     f"cannot read the stored trials: another version of ktrial wrote one of them ({error})",
-                    hint="use the newest version, or give another store with --store",
+                    hint="use the newest version of ktrial, or another store with --store",
                 ) from None
 
     def find(self, name: str | None) -> StoredTrial:
@@ -87,7 +87,7 @@ class StoredTrials:
             raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {some}")
         every = [one.trial for one in self.all()]
         if name is None or not every:
-            raise BadInput("no trials yet", hint="run one, for example `ktrial try vm.swappiness=10`")
+            raise BadInput("no trials yet", hint="for example  ktrial try vm.swappiness=10")
         raise UnknownName("trial", name, every, hint="use a trial that `ktrial trial list` lists")
 
     def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:

@@ -284,7 +284,7 @@ def test_stepped_waves_find_an_effect_on_machines_that_differ() -> None:
 
 
 def test_too_few_orders_of_steps_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"4 machines in waves of 2, 2 allow 6 orders \(minimum 40\)"):
+    with pytest.raises(BadInput, match=r"4 machines in waves of 2, 2 can be drawn in 6 orders \(minimum 40\)"):
         draw(fleet_trial(design="stepped", waves=(2,)).fleet, hosts(4), 1, ("control", "big"))
 
 

@@ -112,7 +112,7 @@ def test_each_machine_has_its_own_series() -> None:
     first, second = metrics_of(trial, "m1", {"inventory.address": "10.0.0.1"})
     assert 'instance="10.0.0.1:91"' in first
     assert "http://m1:91/" in second
-    with pytest.raises(BadInput, match="the inventory has no address for m1"):
+    with pytest.raises(BadInput, match="the inventory has no variable address for m1"):
         metrics_of(trial, "m1", {})
     refuse_shared(trial, {"m1": {"inventory.address": "a"}, "m2": {"inventory.address": "b"}})
     with pytest.raises(BadInput, match="m1 and m2 have the same series of p50_s"):

@@ -80,7 +80,7 @@ def test_only_what_was_proven_is_kept() -> None:
         proven_arm(standing.began.trial, found, "huge", anyway=False)
     standing, world = simulated(began(fleet_trial(), hosts(8)))
     found = fleet_result(standing, {place: world.log(trial) for place, trial in standing.finished.items()})
-    with pytest.raises(Refused, match="big is not proven better: it is "):
+    with pytest.raises(Refused, match="big is not proven better: its verdict is "):
         proven_arm(standing.began.trial, found, None, anyway=False)
     assert proven_arm(standing.began.trial, found, None, anyway=True) == "big"
 

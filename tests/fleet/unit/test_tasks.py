@@ -136,6 +136,16 @@ def test_words_that_are_no_settings(more: dict[str, Any], why: str) -> None:
         words_of(given(**more))
 
 
+@pytest.mark.parametrize(
+    "value, hint",
+    [(True, "put the value into quotes"), ([1], "write text or a number"), (None, "write text or a number")],
+)
+def test_a_value_of_another_type_gets_a_hint_that_helps(value: object, hint: str) -> None:
+    with pytest.raises(TaskFailed) as failure:
+        words_of(given(settings={"vm.x": value}))
+    assert failure.value.result["hint"] == hint
+
+
 def test_a_mistake_in_one_word_is_told(fake: Fake) -> None:
     wrong = [{"word": "vm.x=1", "error": "unknown knob: 'vm.x'", "next": "look"}]
     with pytest.raises(TaskFailed) as failure:

@@ -156,8 +156,14 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         (b"", "the file has no claims"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\n", "says"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\nsays='+1%'\nwho='me'\n", ":6:1: "),
-        (b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n", "'a' is not a group of the table"),
-        (b"[[tukey]]\nwhat='t'\ngroup=[{name='a',mean='1',sd='1',n=1}]\npair=[]\n", "the group 'a' has n = 1"),
+        (
+            b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n",
+            "'a' is not a group of the [[tukey]] table 't'",
+        ),
+        (
+            b"[[tukey]]\nwhat='t'\ngroup=[{name='a',mean='1',sd='1',n=1}]\npair=[]\n",
+            "group 'a' of the [[tukey]] table 't' has n = 1",
+        ),
     ],
 )
 def test_bad_files_of_claims(text: bytes, said: str) -> None:

@@ -40,7 +40,7 @@ def test_the_spread_of_a_pilot_is_taken_larger() -> None:
     # Most of these are equal: by hand, sum of squares 0.09 less 3 times 0.1 squared, by two.
     assert block_sd((0.0, 0.0, 0.3)) == pytest.approx(1.25 * math.sqrt(0.06 / 2))
     assert block_sd((0.1, -0.1)) == pytest.approx(1.25 * 1.4826 * 0.1)
-    with pytest.raises(BadInput, match="from 1 blocks"):
+    with pytest.raises(BadInput, match="from fewer than two blocks"):
         block_sd([0.1])
     with pytest.raises(BadInput, match="from 2 blocks: not every difference is a finite number"):
         block_sd([0.1, math.nan])

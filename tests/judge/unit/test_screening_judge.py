@@ -201,7 +201,7 @@ def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
     [
         ({"cap": None}, "for a screening, got None"),
         ({"cap": 73}, "for a screening, got 73"),
-        ({"screen": Screen(settings=("a",))}, "blame needs at least two settings"),
+        ({"screen": Screen(settings=("a",))}, "blame` needs at least two settings"),
         ({"seed": 8}, "the screening lacks the arm"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", scale="count")}}, "counter"),
     ],

@@ -107,7 +107,7 @@ def test_a_commit_that_does_not_build_is_left_out(tree: Path, tmp_path: Path) ->
     [
         (["HEAD", "HEAD~3"], "GOOD is not an ancestor of BAD"),
         (["HEAD", "HEAD"], "no commits between GOOD and BAD"),
-        (["nowhere", "HEAD"], "no such commit: 'nowhere'"),
+        (["nowhere", "HEAD"], "this tree has no commit 'nowhere'"),
         (["HEAD~1", "HEAD", "--memory", "much"], "--memory: "),
         (["HEAD~1", "HEAD", "-p", "x=1"], "cannot combine -p with PROGRAM"),
     ],

@@ -93,7 +93,7 @@ def test_odd_bases(tmp_path: Path) -> None:
     for words, said in (
         ((), "no base configuration"),
         (("--config", "nothing"), "no such configuration"),
-        (("--config", str(wrong)), "is not a line CONFIG_NAME=VALUE"),
+        (("--config", str(wrong)), "is not a line `CONFIG_NAME=VALUE`"),
     ):
         ran = run("config", tree, "-o", str(tmp_path / "x"), *words)
         assert (ran.status, said in ran.err) == (2, True), ran.err

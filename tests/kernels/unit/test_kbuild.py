@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 
 from ktrial.kernels.build.kbuild_failure import read_failure
 from ktrial.kernels.build.kbuild_log import compiled, last_flag, read_cache_log, read_cmd_file, read_sccache
-from ktrial.kit.errors import UnreadableOutput
+from ktrial.kernels.build.patches import Patch, check_names
+from ktrial.kit.errors import Refused, UnreadableOutput
 from ktrial.kit.formats.kernel_config import ConfigLine, fragment_line, read_fragment
+from ktrial.kit.formats.unified_diff import read_patch
 
 CMD = (
     b"savedcmd_init/main.o := ccache gcc -Wp,-MMD,init/.main.o.d -O2 -march=x86-64 -O3 -DX='a b' -c -o init/main.o "
@@ -32,6 +35,14 @@ CMD = (
 )
 def test_what_counts_as_compiled(line: str, counts: bool) -> None:
     assert compiled(line) is counts
+
+
+def test_a_patch_whose_names_have_no_folder_to_strip(tmp_path: Path) -> None:
+    data = b"--- main.c\n+++ main.c\n@@ -1 +1 @@\n-a\n+b\n"
+    patch = Patch("x.patch", "x.patch", "", data, 1, read_patch(data))
+    with pytest.raises(Refused, match=r"x.patch: 'main.c' has no folder for -p1 to strip"):
+        check_names(patch, tmp_path)
+    check_names(patch._replace(strip=0), tmp_path)
 
 
 def test_the_command_that_kbuild_kept() -> None:
@@ -89,7 +100,7 @@ def test_what_is_not_known_is_shown() -> None:
 def test_fragments_as_files() -> None:
     data = b'# why\nCONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C="x=y"\n'
     assert read_fragment(data) == (ConfigLine(2, "A", "y"), ConfigLine(3, "B", "n"), ConfigLine(4, "C", '"x=y"'))
-    for wrong, said in ((b"A=y\n", "a line CONFIG_NAME=VALUE"), (b"# nothing\n", "it sets no symbol")):
+    for wrong, said in ((b"A=y\n", "a line `CONFIG_NAME=VALUE`"), (b"# nothing\n", "it sets no symbol")):
         with pytest.raises(UnreadableOutput, match=said):
             read_fragment(wrong)
 

@@ -136,9 +136,9 @@ RUST_WITH_LTO_AND_BTF = (
 )
 RUST_WITHOUT_ANYTHING = (
     "it needs HAVE_RUST, which is off (HAVE_RUST has no prompt and cannot be set; X86 selects it); and "
-    "RUST_IS_AVAILABLE, which is off (RUST_IS_AVAILABLE has no prompt and cannot be set: Kconfig computes it)"
+    "RUST_IS_AVAILABLE, which is off (RUST_IS_AVAILABLE has no prompt and cannot be set; Kconfig computes it)"
 )
-NOT_CLANG = "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and cannot be set: Kconfig computes it)"
+NOT_CLANG = "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and cannot be set; Kconfig computes it)"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ NOT_CLANG = "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and c
         ),
         ("LTO_CLANG_THIN", "y", {"LTO_NONE": "y"}, NOT_CLANG),
         ("HZ_100", "y", {"X86": "y", "HZ_250": "y"}, "the choice is set to HZ_250"),
-        ("HZ_250", "n", {"X86": "y", "HZ_250": "y"}, "its choice needs a value: set HZ_100"),
+        ("HZ_250", "n", {"X86": "y", "HZ_250": "y"}, "its choice needs a value, such as HZ_100"),
         ("BPF", "n", {"BPF": "y", "BPF_SYSCALL": "y"}, "BPF_SYSCALL selects it"),
         ("BPF", "y", {}, "it has no prompt and cannot be set; BPF_SYSCALL selects it"),
         ("NR_CPUS", "9999", {"NR_CPUS": "512"}, "its range is 2 to 512"),

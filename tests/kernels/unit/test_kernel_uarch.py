@@ -123,7 +123,7 @@ def test_a_file_that_leads_out_of_the_tree_is_not_touched(tree: Path, tmp_path: 
     (tree / MAKEFILE).rename(tmp_path / "outside")
     (tree / MAKEFILE).symlink_to(tmp_path / "outside")
     ran = run("uarch", "patch", str(tree), "--apply")
-    assert (ran.status, "points outside the tree" in ran.err) == (2, True)
+    assert (ran.status, "outside the tree" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -218,5 +218,6 @@ def test_cpus_of_arm64_and_who_accepts_them() -> None:
 
 def test_a_cpu_that_the_compiler_lacks_is_refused() -> None:
     check_cpu_accepted(find_cpu_target("neoverse-n1", CPUS), ARM_GCC)
-    with pytest.raises(Refused, match=r"does not accept -mcpu=apple-m1: unknown value"):
+    with pytest.raises(Refused, match=r"does not accept -mcpu=apple-m1: unknown value") as error:
         check_cpu_accepted(find_cpu_target("apple-m1", CPUS), ARM_GCC)
+    assert str(error.value.hint).endswith("accepts apple-m1")

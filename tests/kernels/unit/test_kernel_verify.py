@@ -101,7 +101,7 @@ def test_another_reason_is_not_called_the_compiler() -> None:
 
 def test_a_tree_without_the_symbol_says_how_to_get_it() -> None:
     bare = msgspec.structs.replace(TREE, symbols=("MK8", "GENERIC_CPU"))
-    with pytest.raises(Refused, match="has no MZEN3") as caught:
+    with pytest.raises(Refused, match="has no symbol MZEN3") as caught:
         verify_target(find_target("znver3", TARGETS), TARGETS, bare, GCC_12, Build({}), 4)
     assert "--apply" in str(caught.value.hint)
 
@@ -109,10 +109,10 @@ def test_a_tree_without_the_symbol_says_how_to_get_it() -> None:
 @pytest.mark.parametrize(
     "flags, said",
     [
-        ("-march=znver3 -march=x86-64", "with -march=znver3 -march=x86-64, not"),
-        ("-march=native", "with -march=native, not"),
-        ("-O2", "with no -march, not"),
-        ("-march=znver3 -march=znver3", "with -march=znver3 -march=znver3, not"),
+        ("-march=znver3 -march=x86-64", "got -march=znver3 -march=x86-64"),
+        ("-march=native", "got -march=native"),
+        ("-O2", "got no -march"),
+        ("-march=znver3 -march=znver3", "got -march=znver3 -march=znver3"),
     ],
 )
 def test_what_is_compiled_with_anything_else_is_an_error(flags: str, said: str) -> None:
@@ -134,9 +134,9 @@ def test_with_rust_on_an_object_of_rust_s_is_proven_too() -> None:
 @pytest.mark.parametrize(
     "flags, said",
     [
-        ("-Ctarget-cpu=x86-64 -Ctarget-cpu=znver3", "with -Ctarget-cpu=x86-64 -Ctarget-cpu=znver3, not"),
-        ("-Copt-level=2", "with no target-cpu, not"),
-        ("-Ctarget-cpu=native", "with -Ctarget-cpu=native, not"),
+        ("-Ctarget-cpu=x86-64 -Ctarget-cpu=znver3", "got -Ctarget-cpu=x86-64 -Ctarget-cpu=znver3"),
+        ("-Copt-level=2", "got no target-cpu"),
+        ("-Ctarget-cpu=native", "got -Ctarget-cpu=native"),
     ],
 )
 def test_rust_compiled_with_anything_else_is_an_error(flags: str, said: str) -> None:

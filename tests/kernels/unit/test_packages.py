@@ -31,6 +31,9 @@ def test_packages_of_pacman_are_not_made_by_root(tmp_path: Path, monkeypatch: py
     (tmp_path / "scripts/Makefile.package").write_text("bindeb-pkg:\n")
     with pytest.raises(Refused, match="this tree has no make target pacman-pkg"):
         check_packing("pacman", tmp_path)
+    with pytest.raises(Refused, match="this tree has no make target targz-pkg") as error:
+        check_packing("tar", tmp_path)
+    assert error.value.hint == "use a newer kernel"
 
 
 def test_packages_of_rpm_are_left_beside_the_build_by_every_tree(tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def test_only_some_keys_of_a_large_object_are_listed() -> None:
         select({str(key): key for key in range(1000)}, "$.x")
     with pytest.raises(BadRun, match="is an empty object") as caught:
         select({}, "$.x")
-    assert caught.value.hint == "name another place"
+    assert caught.value.hint == "name another place in the document"
     with pytest.raises(BadRun, match="has 0 elements") as caught:
         select({"x": []}, "$.x[0]")
-    assert caught.value.hint == "name another place"
+    assert caught.value.hint == "name another place in the document"
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_every_place_of_a_document_is_reached(document: Any) -> None:
         ('{"a": NaN}', "'NaN' is not a finite number"),
         ("[-Infinity]", "'-Infinity' is not a finite number"),
         ("[1e999]", "'1e999' is not a finite number"),
-        ("[" * 100_000, "readable JSON"),
-        ("1" * 10_000, "readable JSON"),
+        ("[" * 100_000, "readable JSON: it is nested too deeply"),
+        ("1" * 10_000, "readable JSON: exceeds the limit"),
     ],
 )
 def test_json_that_is_not_strict_is_refused(text: str, why: str) -> None:

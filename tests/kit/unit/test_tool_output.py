@@ -21,6 +21,7 @@ import ktrial.bench.adapters
 from ktrial.bench.adapters.boot_time import output as systemd_analyze
 from ktrial.bench.adapters.cyclictest import output as cyclictest
 from ktrial.bench.adapters.fio import output as fio
+from ktrial.bench.adapters.fio.terse import read_fio_terse
 from ktrial.bench.adapters.glmark2 import output as glmark2
 from ktrial.bench.adapters.hackbench import output as hackbench
 from ktrial.bench.adapters.iperf3 import output as iperf3
@@ -358,6 +359,13 @@ def test_fio_with_both_of_its_outputs() -> None:
         fio.read_fio(good("fio").rstrip() + b"\n" + good("fio"), "stdout")
 
 
+def test_fio_terse_without_a_terse_line_is_not_taken_for_version_2() -> None:
+    with pytest.raises(UnreadableOutput, match="not output of fio: it has no terse line"):
+        read_fio_terse(b"1 2 3\n", "stdout")
+    with pytest.raises(BadRun, match="terse lines of version 2"):
+        read_fio_terse(b"2;job;0;0;100;\n", "stdout")
+
+
 def test_cyclictest_histogram_and_plain_agree_with_what_is_printed() -> None:
     plain = (
         b"# /dev/cpu_dma_latency set to 0us\n"
@@ -392,7 +400,12 @@ def test_stress_ng_counts_an_entry_and_not_its_instances() -> None:
 
 @pytest.mark.parametrize(
     "data, wanted",
-    [(b"", "it is empty"), (b"12\0", "it is binary"), (b"12\xff", "UTF-8 text"), (b"1\n12", "the output is cut off")],
+    [
+        (b"", "it is empty"),
+        (b"12\0", "is not text: the output is binary"),
+        (b"12\xff", "'ff' is not UTF-8 text"),
+        (b"1\n12", "the output is cut off"),
+    ],
 )
 def test_what_is_no_text_is_told_before_what_is_cut_off(data: bytes, wanted: str) -> None:
     with pytest.raises(UnreadableOutput, match=wanted):

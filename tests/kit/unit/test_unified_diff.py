@@ -75,9 +75,9 @@ def test_two_files_of_a_plain_diff() -> None:
     [
         (b"nothing\n", "it has no --- and +++"),
         (b"@@ -1 +1 @@\n-a\n+b\n", "no --- and +++ lines precede it"),
-        (b"--- a\n+++ b\n@@ -1,3 +1 @@\n-a\n", "the patch ends within it"),
+        (b"--- a\n+++ b\n@@ -1,3 +1 @@\n-a\n", "the patch ends within the hunk"),
         (b"--- a\n+++ b\n@@ -1,2 +1 @@\n-a\n?b\n", "a line of a hunk"),
-        (b"--- a\n+++ b\n@@ -1 +1,2 @@\n a\n b\n", "its header counts fewer"),
+        (b"--- a\n+++ b\n@@ -1 +1,2 @@\n a\n b\n", "the hunk's header counts fewer"),
         (b"diff --git a/x b/x\nGIT binary patch\n", "changes a binary file"),
         (b"", "it is empty"),
     ],

@@ -231,7 +231,7 @@ def test_the_version_is_that_of_the_series_or_of_the_program() -> None:
     one = Endpoint("a&version=v", 'a 1\nbuild_info{v="1.0"} 1\n')
     one.polls('a 1\nbuild_info{v="1.0"} 1\n', 'a 1\nbuild_info{v="1.1"} 1\n')
     assert one.over(0, 8).version == "1.0"
-    assert one.over(0, 11).why == "two versions ran: 1.0, 1.1"
+    assert one.over(0, 11).why == "several versions ran: 1.0, 1.1"
     two = Endpoint("a&version=v", 'a{v="1"} 1\n')
     two.polls('a{v="2"} 1\n')
     assert two.over(4, 8).version == "2"
@@ -241,6 +241,6 @@ def test_a_period_must_hold_two_readings() -> None:
     clock = StillClock()
     metric = LiveMetric("m", "lower", "openmetrics:http://h/metrics?name=a&poll=30s")
     source = OpenMetricsSource(metric, world(clock, web=FakeWeb("a 1\n"), period_s=45))
-    with pytest.raises(BadInput, match="reads the source every 30 s, and a period has 45 s") as error:
+    with pytest.raises(BadInput, match="reads the source every 30 s, but a period is 45 s") as error:
         source.begin()
     assert "--period 60s" in (error.value.hint or "")

@@ -121,7 +121,7 @@ def test_sessions_by_the_beginning_of_their_names(store: Store) -> None:
     assert store.session("202602").session == "20260202T1"
     with pytest.raises(BadInput, match="2 sessions begin with '20260101'") as several:
         store.session("20260101")
-    assert several.value.hint == "write more of the name: 20260101T2, 20260101T1"
+    assert several.value.hint == "write more of the name, such as 20260101T2 or 20260101T1"
     with pytest.raises(UnknownName) as unknown:
         store.session("x")
     assert unknown.value.exit_status == 2

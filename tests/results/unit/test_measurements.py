@@ -70,7 +70,7 @@ MEASURED = {
     "pyperf": Sign(
         "2.10-timeit",
         "3.4190999940619806e-06",
-        "'-3.4190999940619806e-06' is not a number above 0 (benchmarks[0].runs[0]",
+        "'-3.4190999940619806e-06' is not a number above 0 and up to 1e30 (benchmarks[0].runs[0]",
     ),
     "schbench": Sign("2021-12-text", "123264", "'-123264' is not"),
 }

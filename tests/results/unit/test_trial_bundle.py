@@ -184,10 +184,10 @@ def a_failure(events: list[dict[str, Any]]) -> None:
         (another_verdict, "trial", "a verdict", "case:control worse; the runs before it give"),
         (another_value, "trial", "run 6", "the log has perf-messaging.time = "),
         (a_run_less, "trial", "run 8", "the log omits"),
-        (another_margin, "protocol", "its protocol", "it was changed"),
+        (another_margin, "protocol", "its protocol", "the protocol was changed"),
         (the_last_block_less, "trial", "run 14", "the log omits"),
         (another_seed, "trial", "an order", "seed 1234 gives"),
-        (other_noise, "protocol", "its noise profile", "A/A differences of protocol and noise profile"),
+        (other_noise, "protocol", "its noise profile", "have different A/A differences for"),
         (a_failure, "trial", "run 5", "its record it is good"),
     ],
 )
@@ -220,7 +220,7 @@ def test_a_changed_arm_is_named_even_with_a_new_hash(machine: FakeRoot, folder: 
     put_right(folder)
     status, found = check(machine, folder)
     assert status == 1
-    assert any(one["kind"] == "protocol" and "it was changed" in one["told"] for one in found)
+    assert any(one["kind"] == "protocol" and "the protocol was changed" in one["told"] for one in found)
     document = json.loads(path.read_text())
     protocol = msgspec.json.decode((folder / FOLDER / "log.jsonl").read_text().splitlines()[0], type=Protocol)
     file = msgspec.convert(document["file"], TrialFile)
@@ -312,7 +312,7 @@ def test_a_log_that_is_none_is_named(machine: FakeRoot, folder: Path, text: str)
     put_right(folder)
     status, found = check(machine, folder)
     assert status == 1
-    assert any(one["where"] == f"trial {TRIAL}" and "cannot read it" in one["told"] for one in found), found
+    assert any(one["where"] == f"trial {TRIAL}" and "cannot read the trial" in one["told"] for one in found), found
 
 
 def test_a_bundle_goes_into_another_store_and_holds_there(machine: FakeRoot, folder: Path) -> None:

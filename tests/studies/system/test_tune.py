@@ -128,7 +128,7 @@ def test_a_dangerous_setting_is_refused_with_status_4(root: FakeRoot) -> None:
     "argv,status,words",
     [
         (("plan", "vm.page_cluster=0"), 2, "did you mean vm.page-cluster"),
-        (("plan", "vm.swappiness=900"), 2, "out of range: expected 0 to 200"),
+        (("plan", "vm.swappiness=900"), 2, "out of range (0 to 200)"),
         (("plan", "vm.swappiness=high"), 2, "not a whole number"),
         (("plan", "ktweek"), 2, "did you mean ktweak"),
         (("plan",), 2, "nothing to plan"),

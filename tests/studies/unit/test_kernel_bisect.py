@@ -140,7 +140,7 @@ def test_each_boot_differs_in_a_word_and_the_first_is_made_twice() -> None:
     "more, why",
     [
         ({"failure": "the kernel panicked"}, "abc: the kernel panicked"),
-        ({"ended": ProgramEnded(status=3), "stderr": b"oops\n"}, "the program exited with status 3: oops"),
+        ({"ended": ProgramEnded(status=3), "stderr": b"oops\n"}, r"the program exited with status 3 \(oops\)"),
         ({"stdout": b"nothing"}, "a number, or the agent's reply"),
     ],
 )

@@ -35,8 +35,8 @@ check = ["z"]
 @pytest.mark.parametrize(
     "words, why",
     [
-        ('commands = [{ run = ["x"], undo = [] }]', "arm case: a command lacks undo"),
-        ('commands = [{ run = [""], undo = ["x"] }]', "arm case: a command lacks run"),
+        ('commands = [{ run = ["x"], undo = [] }]', "arm case: a command lacks `undo`"),
+        ('commands = [{ run = [""], undo = ["x"] }]', "arm case: a command lacks `run`"),
         ('commands = [{ run = ["x"] }]', "undo"),
         ('commands = [{ run = "x y", undo = ["x"] }]', "run"),
         ('commands = [{ run = ["x"], undo = ["x"], check = [""] }]', "a check lacks a program"),

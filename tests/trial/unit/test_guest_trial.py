@@ -301,9 +301,9 @@ def tasks(suite: Suite) -> Sequence[Task]:
 @pytest.mark.parametrize(
     "name, told",
     [
-        ("agent-memcpy", "cannot measure agent-memcpy in an exact guest: it measures caches"),
-        ("agent-fileio-read-random-cold", "in an exact guest: its disk is memory"),
-        ("sysbench-memory", "cannot measure sysbench-memory in an exact guest: it measures caches"),
+        ("agent-memcpy", "cannot measure agent-memcpy in an exact guest: the clock of such a guest"),
+        ("agent-fileio-read-random-cold", "in an exact guest: the disk of such a guest is memory"),
+        ("sysbench-memory", "cannot measure sysbench-memory in an exact guest: the clock of such a guest"),
         ("fio-rand-read", "fio-rand-read is neither one of the agent's own loads nor a program that guests can have"),
         ("pgbench", "pgbench is neither one of the agent's own loads nor"),
         ("zram-lz4", "zram-lz4 is neither one of the agent's own loads nor"),

@@ -50,7 +50,7 @@ def test_a_written_table_is_read_as_it_was() -> None:
         ("blind = true", "blinds = true", "live.toml:19:1: live: object contains unknown field `blinds`"),
         ('name = "wsf"', 'name = "wsf"\nsuite = "quick"', "live.toml: cannot combine [live] with suite"),
         ("blind = true", "stay = true", "live.toml: [live] stay requires `placebo = true` in every arm except"),
-        ("[arms.control]", "[arms.control]\nmanual = 'x'", "live.toml: a live trial cannot switch all changes"),
+        ("[arms.control]", "[arms.control]\nmanual = 'x'", "live.toml: arm control makes a change"),
     ],
 )
 def test_a_fault_is_told_with_file_line_and_value(old: str, new: str, told: str) -> None:

@@ -49,11 +49,11 @@ def test_each_setting_is_in_force_once_and_taken_back() -> None:
 @pytest.mark.parametrize(
     "known, hint",
     [
-        ({}, "remove the setting, or read `ktrial explain vm.page-cluster`; nothing was measured"),
-        ({"vm.page-cluster": knob("vm.page-cluster")}, "read `ktrial explain vm.page-cluster`"),
+        ({}, "remove the setting, or run `ktrial explain vm.page-cluster`; nothing was measured"),
+        ({"vm.page-cluster": knob("vm.page-cluster")}, "run `ktrial explain vm.page-cluster`"),
         (
             {"vm.page-cluster": knob("vm.page-cluster", successor=["vm.new"]), "vm.new": knob("vm.new")},
-            "replaced by vm.new",
+            "use vm.new instead",
         ),
     ],
 )

@@ -108,7 +108,7 @@ def test_grub_boots_with_the_kept_words_and_its_menu_is_restored_byte_for_byte(t
     line = "root=/dev/sda1 ro "
     assert f"1: {line} transparent_hugepage=always threadirqs quiet" in said
     assert "0 of 2 kept settings are live." in said
-    assert "cannot use mitigations=off: it weakens the protection" in said
+    assert "cannot use mitigations=off, which weakens the protection" in said
     assert "next: add --yes-security mitigations if you accept the risk\nstatus 4" in said
     assert f"2: {line} transparent_hugepage=always threadirqs quiet" in said
     assert f"3: {line} transparent_hugepage=always threadirqs mitigations=off quiet" in said
@@ -210,7 +210,7 @@ def test_a_word_that_protects_the_machine_is_removed_only_by_its_name(tmp_path: 
         """,
     )
     plain = 'a="b  c" quiet splash preempt=none\n'
-    assert "cannot use -lsm: it weakens the protection" in said
+    assert "cannot use -lsm, which weakens the protection" in said
     assert f"1: root=/dev/sda1 ro lsm=lockdown,yama {plain}" in said
     assert f"2: root=/dev/sda1 ro {plain}" in said
     assert "cannot remove root from GRUB's configuration: no line" in said

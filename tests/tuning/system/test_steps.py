@@ -111,7 +111,7 @@ def test_a_step_that_fails_fails_the_run(executor: AgentExecutor, step: Step, sa
 def test_a_server_that_dies_fails_the_run(executor: AgentExecutor) -> None:
     server = Step(argv=("sh", "-c", "touch ready; sleep 0.3; echo broken >&2; exit 7"), ready=READY, limit_s=10)
     done = executor.run(Invocation(argv=("sleep", "0.8"), limit_s=10, steps=(server,)))
-    assert done.raw.failed == "its server /usr/bin/sh ended before the run: it ended with status 7; it said: broken"
+    assert done.raw.failed == "its server /usr/bin/sh ended too early: it ended with status 7; it said: broken"
     assert done.step_raw == {"steps/0-sh/stderr": b"broken\n"}
 
 

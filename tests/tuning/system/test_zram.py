@@ -307,7 +307,7 @@ def test_an_ordinary_user_measures_through_sudo(user: User, prefix: tuple[str, .
 def test_without_root_it_is_left_out(user: User) -> None:
     ran = user.start("./ktrial", "--no-sudo", "bench", "zram-lz4", "-n", "1")
     assert ran.returncode == 1
-    assert "needs root: it creates, fills and removes" in ran.stderr
+    assert "needs root, because it creates, fills and removes" in ran.stderr
 
 
 def test_a_blame_sets_the_device_up_as_one_factor(home: Path, state: Path) -> None:

@@ -55,8 +55,8 @@ def test_grub_alone_keeps_arguments() -> None:
 @pytest.mark.parametrize(
     "files, more, reason, target",
     [
-        (GRUB, {"is_ostree": True}, "rpm-ostree itself", "rpm-ostree"),
-        (GRUB, {"is_ostree": True, "is_bootc": True}, "bootc itself", "bootc-loader-entries"),
+        (GRUB, {"is_ostree": True}, "rpm-ostree writes", "rpm-ostree"),
+        (GRUB, {"is_ostree": True, "is_bootc": True}, "bootc writes", "bootc-loader-entries"),
         ({**GRUB, **BLS}, {}, "the entries of /boot/loader/entries", "grubby"),
         (SD_BOOT, {}, "does not edit the files of systemd-boot", "systemd-boot"),
         ({**SD_BOOT, "/etc/kernel/cmdline": ["/etc/kernel/cmdline"]}, {}, "kernel-install", "kernel-install"),
@@ -77,11 +77,11 @@ def test_another_loader_is_named_with_the_target_that_fits(files: Any, more: Any
 def test_without_a_loader_the_places_are_named_and_two_are_a_question() -> None:
     found = judged({})
     assert found is not None
-    assert "found in /efi, /boot/efi, /boot, /etc: looked for grub, systemd-boot, limine," in found.reason
+    assert "found in /efi, /boot/efi, /boot, /etc (looked for grub, systemd-boot, limine," in found.reason
     found = judged({**GRUB, **SD_BOOT})
     assert found is not None
     assert "grub (/boot/grub/grub.cfg) and systemd-boot (/boot/efi/EFI" in found.reason
-    assert found.hint == "name the one that boots: --loader grub or --loader systemd-boot"
+    assert found.hint == "name the loader that boots with --loader grub or --loader systemd-boot"
     found = judged(GRUB, "limine")
     assert found is not None
     assert "cannot find limine here" in found.reason
@@ -386,6 +386,6 @@ def test_words_that_no_knob_warns_of_can_be_confirmed(word: str) -> None:
     holds = {"name": name, "value": value} if equals else {"name": name}
     entry = LastingEntry(form="grub.d", holds=holds, values={f"boot:{name}": "1"})
     guarded = find_guarded([FileChange("grub.d", None, "", (entry,))], (), KNOBS)
-    with pytest.raises(Refused, match=f"cannot use {word}: it weakens the protection of this machine$"):
+    with pytest.raises(Refused, match=f"cannot use {word}, which weakens the protection of this machine$"):
         confirm_guarded(guarded, (), may_ask=False)
     confirm_guarded(guarded, (name,), may_ask=False)

@@ -90,7 +90,7 @@ def test_a_machine_without_a_place_for_builds_has_none(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_place_for_it_is_said(tmp_path: Path) -> None:
-    with pytest.raises(KtrialError, match="cannot lock this machine") as error:
+    with pytest.raises(KtrialError, match="to lock this machine") as error:
         MachineLock(tmp_path / "absent").take()
     assert error.value.hint == "check the folder after --machine-root"
 

@@ -178,7 +178,7 @@ def _percent(text: str, number: str, sign: int, *, about: bool) -> Stated:
     plain = number.replace(",", "")
     half, size = _half(plain, about=about), float(plain)
     if sign < 0 and size - half >= 100:
-        raise BadInput(f"change {text!r}: a value cannot decrease by 100 % or more", hint=f"write {GRAMMAR}")
+        raise BadInput(f"change {text!r}: a value cannot decrease by 100 % or more", hint="write less than 100 %")
     ends = sorted(_log(sign * part) for part in (size - half, size + half))
     # The same figure as a share of the new value: some write "43 % lower" for 1 / 1.43.
     wrong = sorted(-_log(-sign * part) for part in (size - half, size + half))
@@ -196,7 +196,7 @@ def _times(
     plain = number.replace(",", "")
     half, factor = _half(plain, about=about), float(plain)
     if factor - half <= 0:
-        raise BadInput(f"change {text!r}: a factor must be above zero", hint=f"write {GRAMMAR}")
+        raise BadInput(f"change {text!r}: a factor must be above zero", hint="for example  0.5x")
     low, high = math.log(factor - half), math.log(factor + half)
     turned = {"fast": unit == "s", "slow": unit != "s", "long": False, "the rate": False}.get(word or "")
     if word is None:
@@ -216,6 +216,7 @@ def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) 
     way = direction or ("lower" if unit == "s" else "higher" if unit in ("1/s", "B/s") else None)
     if way is None:
         raise BadInput(
-            f"change {text!r}: cannot tell whether {word} means lower or higher", hint="write lower or higher"
+            f"change {text!r}: cannot tell whether {word} means lower or higher",
+            hint=f"write lower or higher in place of {word}",
         )
     return 1 if (word in ("better", "faster")) == (way == "higher") else -1

@@ -287,12 +287,14 @@ def check_protocol(protocol: Protocol) -> None:
     if protocol.control not in names:
         raise UnknownName("arm", protocol.control, names, hint=f"use one of: {', '.join(names)}" if names else None)
     if len(names) < 2:
-        raise BadInput("a trial needs at least two arms", hint="add a placebo to measure the noise alone")
+        raise BadInput("a trial needs at least two arms", hint="add an arm; a placebo is enough to measure the noise")
     if (primaries := len(protocol.of_role("primary"))) != 1:
-        raise BadInput(f"expected one primary outcome, got {primaries}", hint="make one outcome primary")
+        raise BadInput(f"expected one primary outcome, got {primaries}", hint="make exactly one outcome primary")
     for name, rule in protocol.outcomes.items():
         if not math.isfinite(rule.margin) or rule.margin < 0:
-            raise BadInput(f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example "2%"')
+            raise BadInput(
+                f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example  margin = "2%"'
+            )
     _check_numbers(protocol)
     if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
@@ -321,6 +323,6 @@ def _check_counter(protocol: Protocol) -> None:
         )
     if protocol.extend:
         raise Contradiction(
-            f"a trial with `extend` cannot have the counter {protocol.primary} as primary: counters are judged once",
-            hint="remove `extend`, or choose another primary",
+            f"cannot combine `extend` with the counter {protocol.primary} as primary outcome: counters are judged once",
+            hint="remove `extend`, or choose another primary outcome",
         )

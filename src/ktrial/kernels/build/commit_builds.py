@@ -56,7 +56,7 @@ class CommitHistory:
         """Return the hash of the commit that a tag, a branch or a short hash names."""
         return self.git(
             *("rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"),
-            what=f"no such commit: {word!r}",
+            what=f"this tree has no commit {word!r}",
             hint="use a tag, a branch or a hash that `git log` shows in this tree",
         ).strip()
 
@@ -104,12 +104,12 @@ class CommitHistory:
                 hint="move the tree to a faster disk, or try again when the machine is less busy",
             ) from None
         if done.returncode != 0:
-            said = done.stderr.strip()[-300:]
+            said = done.stderr.strip()[-300:].removeprefix("fatal: ")
             if what is not None:
-                raise BadInput(f"{what}: {said}" if said else what, file=str(place), hint=hint)
+                raise BadInput(f"{what} ({said})" if said else what, file=str(place), hint=hint)
             raise KtrialError(
                 f"git {words[0]} in {place} failed: {said}",
-                hint=f"find out why:  git -C {shlex.quote(str(place))} {shlex.join(words)}",
+                hint=f"run the command by hand:  git -C {shlex.quote(str(place))} {shlex.join(words)}",
             )
         return done.stdout
 

@@ -61,7 +61,10 @@ def find(word: str) -> SourcePackage:
 def check_packaging(found: SourcePackage) -> None:
     missing = [name for name in _PROGRAMS[found.packaging] if shutil.which(name) is None]
     if missing:
-        raise KtrialError(f"cannot build the package: missing {', '.join(missing)}", hint=install_step(missing))
+        verb = "is" if len(missing) == 1 else "are"
+        raise KtrialError(
+            f"cannot build the package: {', '.join(missing)} {verb} not installed", hint=install_step(missing)
+        )
     if found.packaging == "arch" and os.geteuid() == 0:
         raise Refused("cannot build the package: makepkg does not run as root", hint="build as an ordinary user")
 
@@ -98,7 +101,7 @@ class OwnPackaging:
             there = _noted(note)
             if there is None or [one.sha256 for one in there] != [one.sha256 for one in patches]:
                 raise Refused(
-                    f"{self.source} was unpacked with other patches",
+                    f"an earlier build left {self.source} with other patches",
                     hint="build in another folder with -o, or give the --patch options of the first build",
                 )
             return there
@@ -131,7 +134,7 @@ class OwnPackaging:
             _, _, needed = done.stderr.strip().rpartition(": ")
             raise Refused(
                 f"build dependencies are not installed: {needed}",
-                hint=f"run apt-get build-dep {self._path}, or add --anyway",
+                hint=f"run `apt-get build-dep {self._path}`, or add --anyway",
             )
 
     @property
@@ -196,7 +199,7 @@ def package_kernel(
     made = [path for path in packs.left() if before.get(path) != path.stat().st_mtime_ns]
     if not made:
         raise KtrialError(
-            f"{' '.join(command)} succeeded but left no package", hint=f"read {packs.out}/ktrial-{TARGET}.log"
+            f"{' '.join(command)} succeeded but wrote no new package", hint=f"read {packs.out}/ktrial-{TARGET}.log"
         )
     return KernelPackaged(
         folder=str(packs.out),

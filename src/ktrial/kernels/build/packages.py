@@ -53,7 +53,8 @@ def check_packing(kind: PackageKind, tree: Path) -> None:
     packing = PACKINGS[kind]
     text = (tree / _MAKEFILE).read_text(encoding="utf-8", errors="replace") if (tree / _MAKEFILE).is_file() else ""
     if packing.target not in text and not (kind == "tar" and "tar%-pkg" in text):
-        raise Refused(f"this tree has no make target {packing.target}", hint="use --package tar, or a newer kernel")
+        hint = "use a newer kernel" if kind == "tar" else "use --package tar, or a newer kernel"
+        raise Refused(f"this tree has no make target {packing.target}", hint=hint)
     if kind == "pacman" and os.geteuid() == 0:
         raise Refused("cannot build pacman packages: makepkg does not run as root", hint="build as an ordinary user")
 
@@ -81,7 +82,7 @@ class PackagesBefore:
         new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
             raise KtrialError(
-                f"make {PACKINGS[self._kind].target} succeeded but left no package",
+                f"make {PACKINGS[self._kind].target} succeeded but wrote no new package",
                 hint=f"read {self._out}/ktrial-{PACKINGS[self._kind].target}.log",
             )
         into = self._out / FOLDER

@@ -191,7 +191,9 @@ def _check_digest(data: bytes, wanted: str | None, place: str) -> str:
     digest = hashlib.sha256(data).hexdigest()
     if wanted not in {None, digest}:
         raise BadInput(
-            f"expected SHA-256 {wanted}, got {digest}", file=place, hint="read the patch again, then use its new digest"
+            f"expected SHA-256 {wanted}, got {digest}",
+            file=place,
+            hint="give --patch the digest of a file that you reviewed",
         )
     return digest
 
@@ -229,6 +231,12 @@ def check_names(patch: Patch, tree: Path) -> None:
     """Raise Refused for a name or link that points outside the tree, and for a name in .git."""
     root = tree.resolve()
     for file in patch.files:
+        bare = next((name for name in file.names if name != "/dev/null" and not strip_name(name, patch.strip)), None)
+        if bare is not None:
+            raise Refused(
+                f"{patch.name}: {bare!r} has no folder for -p{patch.strip} to strip",
+                hint="use a patch with file names such as a/init/main.c, or a series with the right -p",
+            )
         names = [strip_name(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)
         absolute = [name for name in (*file.names, *file.mentioned) if name.startswith("/") and name != "/dev/null"]
         for name in (*absolute, *names):
@@ -240,7 +248,7 @@ def check_names(patch: Patch, tree: Path) -> None:
             if name.split("/")[0] == ".git":
                 raise Refused(f"{patch.name}: {name} belongs to git", hint="do not use this patch")
         if file.link and any(_leads_out(link, names[-1]) for link in file.added.splitlines()):
-            raise Refused(f"{patch.name}: {names[-1]} becomes a link to outside the tree", hint="do not use this patch")
+            raise Refused(f"{patch.name}: {names[-1]} becomes a link out of the tree", hint="do not use this patch")
 
 
 def _leads_out(link: str, name: str) -> bool:

@@ -46,7 +46,11 @@ class ProbeBuild(MakeFolder):
         said = done.stderr.decode(errors="replace").splitlines()
         complaints = [line.strip("* ") for line in said if line.startswith("***")]
         words = " ".join(line for line in complaints if line)
-        return f"`make rustavailable` says: {words.partition(' Please see ')[0] or 'nothing'}"
+        return (
+            f"`make rustavailable` says {words.partition(' Please see ')[0]!r}"
+            if words
+            else "`make rustavailable` fails"
+        )
 
 
 def _symbol(line: str) -> str:

@@ -130,7 +130,7 @@ class KernelBuild:
     def image(self, architecture: str) -> Path:
         path = self._out / _IMAGES.get(architecture, "vmlinux")
         if not path.is_file():
-            raise KtrialError(f"make succeeded but left no {path}", hint=f"read the logs in {self._out}")
+            raise KtrialError(f"make succeeded but did not write {path}", hint=f"read the logs in {self._out}")
         return path
 
 
@@ -157,7 +157,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         if there is not None and there < memory:
             raise RoomMissing(
                 f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} is available",
-                hint="lower --jobs, leave out lto-thin or btf, or add --anyway",
+                hint="lower --jobs, leave out the fragments lto-thin and btf, or add --anyway",
             )
 
 

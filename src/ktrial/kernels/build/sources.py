@@ -159,7 +159,7 @@ def _folder(path: Path) -> Opened:
     if left is not None:
         raise Refused(
             f"{path}: a kernel was built or configured inside this tree ({left} exists)",
-            hint=f"save .config, then clean the tree: make -C {path} mrproper",
+            hint=f"run `make -C {path} mrproper`, which also removes .config",
         )
     if not (path / ".git").exists():
         source = KernelSource(kind="folder", place=str(path.resolve()), version=version)
@@ -269,7 +269,7 @@ def _run(argv: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL
     except subprocess.TimeoutExpired:
         raise KtrialError(
             f"{' '.join(argv)} did not end within {_LIMIT_S / 60:g} min",
-            hint="copy the sources to a faster disk, then try again",
+            hint="use a faster disk for the sources and for XDG_CACHE_HOME",
         ) from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()

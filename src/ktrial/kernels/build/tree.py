@@ -78,7 +78,7 @@ class SourceTree:
         place = self.folder / path
         if place.is_file() and not place.resolve().is_relative_to(self.folder.resolve()):
             raise BadInput(
-                f"points outside the tree, to {place.resolve()}", file=str(place), hint="use a tree without this link"
+                f"links to {place.resolve()}, outside the tree", file=str(place), hint="use a tree without this link"
             )
         try:
             text = place.read_bytes().decode()

@@ -87,8 +87,8 @@ class Configuring(MakeFolder):
         found = read_kernel(self._images, word)
         if found.symbols is None:
             raise KtrialError(
-                f"cannot find the configuration of {shown}: not in the image, beside it, or in /boot",
-                hint="start from --config defconfig, or from a file",
+                f"cannot find the configuration of {shown}: it is not in the image, beside it, or in /boot",
+                hint="use --config defconfig, or --config FILE with a .config",
             )
         place = found.identity.config_from or word
         return place, "".join(f"CONFIG_{name}={value}\n" for name, value in found.symbols.items())
@@ -102,7 +102,7 @@ class Configuring(MakeFolder):
         if not found:
             raise KtrialError(
                 "no distribution configuration in /boot, /lib/modules or /usr/src/linux-config-*",
-                hint="run apt-get install linux-config-X.Y, or give a linux-image package with --config",
+                hint="install Debian's package linux-config-X.Y, or give a linux-image package with --config",
             )
         nearest = min(found, key=lambda path: _distance(str(path), version))
         if nearest.suffix != ".xz":

@@ -189,4 +189,4 @@ class _ExpressionReader:
         raise self._problem(self._text[begin:])
 
     def _problem(self, item: str) -> Exception:
-        return unreadable(_SOURCE, None, item, f"a condition: it is part of {self._text!r}")
+        return unreadable(_SOURCE, None, item, f"valid in {self._text!r}")

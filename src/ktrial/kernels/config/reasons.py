@@ -157,10 +157,10 @@ def _too_high(name: str, values: Mapping[str, str], tree: KnownSymbols) -> str:
     if by:
         return f"{_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
     if not any(one.prompt for one in tree.definitions[name]):
-        return "it has no prompt: only Kconfig sets it"
+        return "only Kconfig sets it, because it has no prompt"
     others = [one for one in tree.choice(name) if one != name]
     if others:
-        return f"its choice needs a value: set {_join_names(others)}"
+        return f"its choice needs a value, such as {_join_names(others)}"
     return "Kconfig gave it another value; EXPERT may be needed"
 
 
@@ -168,7 +168,7 @@ def _no_prompt(name: str, tree: KnownSymbols) -> str:
     by = list(dict.fromkeys(one.by for one in tree.selections.get(name, ())))
     if by:
         return f"it has no prompt and cannot be set; {_join_names(by)} {'select' if len(by) > 1 else 'selects'} it"
-    return "it has no prompt and cannot be set: Kconfig computes it"
+    return "it has no prompt and cannot be set; Kconfig computes it"
 
 
 def _value_reason(found: Sequence[Definition], got: str) -> str:

@@ -86,10 +86,12 @@ class Images:
         inside += [path for path in (folder / name for name in _BUILT) if path.is_file()][:1]
         if not inside:
             raise BadInput(
-                f"no kernel in this folder: {_ANY}", file=word, hint="name the kernel image itself, or a build folder"
+                f"no kernel in this folder: {_ANY}", file=word, hint="name a kernel image, or a build folder"
             )
         if len(inside) > 1:
-            raise BadInput(f"{len(inside)} kernels in this folder", file=word, hint=f"name one: {inside[0]}")
+            raise BadInput(
+                f"{len(inside)} kernels in this folder", file=word, hint=f"name one kernel, for example  {inside[0]}"
+            )
         return _image(inside[0], word)
 
 

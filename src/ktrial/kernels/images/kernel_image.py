@@ -64,7 +64,7 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
     found = architecture(data, source) if is_setup else _machine(kernel, source)
     if found != wanted:
         raise BadInput(
-            f"cannot boot a kernel for {found}: these guests are {wanted}",
+            f"cannot boot a kernel for {found} in a guest for {wanted}",
             file=source,
             hint=f"use a kernel for {wanted}",
         )

@@ -229,7 +229,10 @@ def _output_of(*argv: str) -> bytes:
     done = _run(*argv)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise KtrialError(f"{' '.join(argv)} ended with status {done.returncode}: {said}", hint=f"reinstall {argv[0]}")
+        raise KtrialError(
+            f"{' '.join(argv)} ended with status {done.returncode} ({said or 'no message'})",
+            hint=f"reinstall {argv[0]}",
+        )
     return done.stdout
 
 

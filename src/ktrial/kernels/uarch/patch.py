@@ -144,7 +144,7 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatc
         shown = ", ".join(tree.carries[:4]) + (", …" if len(tree.carries) > 4 else "")
         raise Refused(
             f"this tree ({tree.version}) already has symbols for CPUs ({shown}), from CachyOS, Zen, TKG or similar",
-            hint="choose one of these symbols and check it with `ktrial kernel uarch verify TREE TARGET`",
+            hint="check one of these symbols with `ktrial kernel uarch verify TREE TARGET`",
         )
     _check_vermagic(files)
     after = _edited(files, targets, tree)
@@ -165,7 +165,7 @@ def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPa
         if files[path] != text:
             raise Refused(
                 f"cannot remove the patch from {path}: another version of ktrial added it, or somebody edited it",
-                hint="reverse the patch file that was applied: patch -p1 -R < FILE",
+                hint="run `patch -p1 -R < FILE` with the patch file that was applied",
             )
     return UarchPatch(patch.tree, patch.after, patch.before)
 

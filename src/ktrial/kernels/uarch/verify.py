@@ -56,7 +56,7 @@ def verify_target(
     missing = [symbol for symbol in target.wanted if symbol not in tree.symbols]
     if missing:
         raise Refused(
-            f"this tree (Linux {tree.version}) has no {missing[0]}",
+            f"this tree (Linux {tree.version}) has no symbol {missing[0]}",
             hint="add the symbol with `ktrial kernel uarch patch TREE --apply`, or use `ktrial kernel uarch flags`",
         )
     drop = frozenset({_NATIVE, "X86_64_VERSION", *(one.symbol for one in (*targets, *NATIVE))})
@@ -76,7 +76,7 @@ def verify_target(
     if found != (target.c_flags[0],):
         shown = " ".join(found) or "no -march"
         raise KtrialError(
-            f"{OBJECT} was compiled with {shown}, not only with {target.c_flags[0]}",
+            f"expected only {target.c_flags[0]} in the command for {OBJECT}, got {shown}",
             hint="check where the tree's Makefiles set -march",
         )
     return VerifiedTarget(
@@ -100,7 +100,7 @@ def _proven_in_rust(target: Target, printed: bytes) -> str:
     if found != (target.rust_cpu,):
         shown = " ".join(f"-Ctarget-cpu={name}" for name in found) or "no target-cpu"
         raise KtrialError(
-            f"{RUST_OBJECT} was compiled with {shown}, not only with -Ctarget-cpu={target.rust_cpu}",
+            f"expected only -Ctarget-cpu={target.rust_cpu} in the command for {RUST_OBJECT}, got {shown}",
             hint="check where the tree's Makefiles set target-cpu",
         )
     return found[0]
@@ -112,7 +112,7 @@ def _no_rust(target: Target, config: Mapping[str, str], build: VerifyBuild) -> R
         hint = "install a newer rustc, or leave out --rust"
     elif (lacking := build.why_no_rust()) is not None:
         why = lacking
-        hint = "install rustc, bindgen and rust-src: see Documentation/rust/quick-start.rst in the tree"
+        hint = "install rustc, bindgen and rust-src, as Documentation/rust/quick-start.rst in the tree says"
     else:
         why = "a dependency of RUST in init/Kconfig is not met (MODVERSIONS and RANDSTRUCT exclude it)"
         hint = "start from another --config, or leave out --rust"
@@ -136,7 +136,7 @@ def check_cpu_accepted(target: CpuTarget, compiler: Compiler) -> None:
         raise Refused(
             f"{compiler.path} ({compiler.kind} {compiler.version}) does not accept -mcpu={target.name}: "
             f"{compiler.refused.get(target.name, 'no message')}",
-            hint="run `ktrial kernel uarch list --arch arm64` to find a compiler that accepts {target.name}",
+            hint=f"run `ktrial kernel uarch list --arch arm64` to find a compiler that accepts {target.name}",
         )
 
 

@@ -55,7 +55,7 @@ def read_flag_block(data: bytes, source: str = "arch/x86/Makefile") -> FlagBlock
     found = range(begins[-1] + 1, ends[0])
     block = _block_in(lines, found) or _direct(lines, found)
     if block is None:
-        wanted = "preceded by $(cflags-y) or -march=x86-64 in KBUILD_CFLAGS, once"
+        wanted = "preceded by exactly one $(cflags-y) or -march=x86-64 in KBUILD_CFLAGS"
         raise unreadable(source, ends[0] + 1, lines[ends[0]].strip(), wanted)
     return block
 
@@ -99,5 +99,5 @@ def read_tree_version(data: bytes, source: str = "Makefile") -> str:
             found.setdefault(match[1], match[2])
     missing = next((name for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL") if not found.get(name, "").isdigit()), None)
     if missing is not None:
-        raise unreadable(source, None, "", f"the top Makefile of a kernel: {missing} is not a number")
+        raise unreadable(source, None, "", f"the top Makefile of a kernel: {missing} is missing or not a number")
     return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**found) + found.get("EXTRAVERSION", "")

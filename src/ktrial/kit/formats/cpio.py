@@ -28,20 +28,16 @@ def files(
     while True:
         header = _exactly(read, _HEADER_BYTES, at, source)
         if header[:6] not in _MAGICS:
-            raise BadInput(
-                f"invalid cpio archive: no newc header at byte {at} of the unpacked archive", file=source, hint=_AGAIN
-            )
+            raise BadInput(f"no cpio header (newc) at byte {at} of the unpacked archive", file=source, hint=_AGAIN)
         try:
             mode, size, length = (int(header[field], 16) for field in (_MODE, _SIZE, _NAME_SIZE))
         except ValueError:
             raise BadInput(
-                f"invalid cpio archive: the header at byte {at} of the unpacked archive is damaged",
-                file=source,
-                hint=_AGAIN,
+                f"the cpio header at byte {at} of the unpacked archive is damaged", file=source, hint=_AGAIN
             ) from None
         if not 0 < length <= _LONGEST_NAME:
             raise BadInput(
-                f"invalid cpio archive: the name at byte {at} of the unpacked archive is empty or too long",
+                f"the cpio entry at byte {at} of the unpacked archive has an empty name or a too long one",
                 file=source,
                 hint=_AGAIN,
             )
@@ -71,7 +67,7 @@ def _exactly(read: Callable[[int], bytes], count: int, at: int, source: str) -> 
         piece = read(left)
         if not piece:
             raise BadInput(
-                f"truncated cpio archive: incomplete entry at byte {at} of the unpacked archive",
+                f"the cpio entry at byte {at} of the unpacked archive is incomplete",
                 file=source,
                 hint=_AGAIN,
             )

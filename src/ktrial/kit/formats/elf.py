@@ -77,7 +77,7 @@ class Elf:
         heads = [self._words(shape, offset + index * size) for index in range(count)]
         if names_at >= count:
             raise BadInput(
-                f"invalid ELF file: no section {names_at}, which must hold the section names",
+                f"the ELF file lacks section {names_at}, which should hold the names of all sections",
                 file=self._name,
                 hint="copy or build the file again",
             )

@@ -36,11 +36,13 @@ def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
     for line, text in numbered(data, source):
         if match := _HEAD.fullmatch(text):
             if head is not None:
-                raise unreadable(source, line, text, "the only heading: an earlier line has one")
+                raise unreadable(source, line, text, "the only heading: an earlier line is a heading too")
             head = (match[1], match[2])
         elif text.startswith(_COMPILER):
             value = text.removeprefix(_COMPILER)
-            if compiler is not None or len(value) < 3 or value[0] != '"' or value[-1] != '"':
+            if len(value) < 3 or value[0] != '"' or value[-1] != '"':
+                raise unreadable(source, line, text, f'a line of the form {_COMPILER}"…"')
+            if compiler is not None:
                 raise unreadable(source, line, text, f'the only line of the form {_COMPILER}"…"')
             compiler = value[1:-1]
         symbols += bool(_SET.match(text))
@@ -58,7 +60,7 @@ def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name.startswith("CONFIG_"):
-            raise unreadable(source, line, text, "a line CONFIG_NAME=VALUE")
+            raise unreadable(source, line, text, "a line `CONFIG_NAME=VALUE`")
         symbols[name.removeprefix("CONFIG_")] = value
     return symbols
 
@@ -81,7 +83,7 @@ def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, 
         elif stripped and not stripped.startswith("#"):
             match = _ASSIGNED.fullmatch(stripped)
             if match is None:
-                raise unreadable(source, number, text, "a line CONFIG_NAME=VALUE or # CONFIG_NAME is not set")
+                raise unreadable(source, number, text, "a line `CONFIG_NAME=VALUE` or `# CONFIG_NAME is not set`")
             lines.append(ConfigLine(number, match[1], match[2]))
     if not lines:
         raise unreadable(source, None, "", "a fragment of a configuration: it sets no symbol")

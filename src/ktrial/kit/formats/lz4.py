@@ -25,7 +25,10 @@ def unpacked(data: bytes) -> bytes:
         content += _block(block)
         at += 4 + size
         if len(content) > _LIMIT_BYTES:
-            raise BadInput(f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES >> 20} MiB", hint=_AGAIN)
+            raise BadInput(
+                f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES >> 20} MiB",
+                hint="check that this is the right file",
+            )
     if not content:
         raise BadInput("cannot unpack lz4 data: no complete block", hint=_AGAIN)
     return bytes(content)
@@ -62,7 +65,7 @@ def _repeat(content: bytearray, back: int, length: int) -> None:
     """Append a copy of the bytes that begin `back` bytes before the end; the copy may overlap itself."""
     begin = len(content) - back
     if not 0 <= begin < len(content) or len(content) + length > _BLOCK_BYTES:
-        raise BadInput("cannot unpack lz4 data: a block refers to data outside itself", hint=_AGAIN)
+        raise BadInput("cannot unpack lz4 data: a block refers to data outside of the block", hint=_AGAIN)
     piece = content[begin : begin + length]
     while len(piece) < length:
         piece += piece[: length - len(piece)]

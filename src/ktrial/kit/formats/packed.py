@@ -66,9 +66,8 @@ def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterat
     by_mark = ((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark))
     name, machine = ("lzma", _lzma) if packing == "lzma" else next(by_mark, ("", None))
     if packing not in (None, name):
-        raise BadInput(
-            f"expected {packing} data, got data that begin with {head[:4].hex(' ') or 'nothing'}", hint=_AGAIN
-        )
+        found = f"data that begin with {head[:4].hex(' ')}" if head else "no data"
+        raise BadInput(f"expected {packing} data, got {found}", hint=_AGAIN)
 
     def read_from_head(size: int) -> bytes:
         nonlocal head

@@ -81,7 +81,7 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
             raise unreadable(source, row.line, delimiter.join(row.cells), _wrong_length(row, columns, delimiter))
         kept.append(row)
     if not kept:
-        raise unreadable(source, head.line, first, "a table of results: no row follows its header")
+        raise unreadable(source, head.line, first, "a table of results: no row follows the header")
     if (like := _numbers(head.cells)) and like == _numbers(kept[0].cells):
         raise BadRun(
             f"{source}:{head.line}: {for_message(first)} is not a header: the next row has numbers in the same columns",

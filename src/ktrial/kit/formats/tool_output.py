@@ -74,12 +74,12 @@ def decode_output(data: bytes, source: str) -> str:
     if not data.strip():
         raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
     if b"\0" in data:
-        raise UnreadableOutput(source, data.count(b"\n", 0, data.index(b"\0")) + 1, "\\0", "text: it is binary")
+        raise UnreadableOutput(source, data.count(b"\n", 0, data.index(b"\0")) + 1, "\0", "text: the output is binary")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UnreadableOutput(source, line, repr(data[error.start : error.start + 8]), "UTF-8 text") from None
+        raise UnreadableOutput(source, line, data[error.start : error.start + 8].hex(" "), "UTF-8 text") from None
 
 
 def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:

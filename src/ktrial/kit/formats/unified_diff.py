@@ -135,7 +135,7 @@ class _Reader:
             raise unreadable(self._source, number, text, f"a line of a hunk: {old} old and {new} new lines are missing")
         self._left = old - (sign in " -"), new - (sign in " +")
         if min(self._left) < 0:
-            raise unreadable(self._source, number, text, "a line of this hunk: its header counts fewer lines")
+            raise unreadable(self._source, number, text, "a line of this hunk: the hunk's header counts fewer lines")
         self._hunk.append(text or " ")
 
     def _end_hunk(self) -> None:
@@ -145,7 +145,9 @@ class _Reader:
 
     def end(self) -> tuple[FilePatch, ...]:
         if self._left != (0, 0):
-            raise unreadable(self._source, self._head[0], "@@", "the start of a whole hunk: the patch ends within it")
+            raise unreadable(
+                self._source, self._head[0], "@@", "the start of a whole hunk: the patch ends within the hunk"
+            )
         self._end_hunk()
         self._end_file()
         if not self.files:

@@ -27,7 +27,7 @@ def command_words(metric: LiveMetric) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise bad_metric(metric, in_lower_case(str(error)), "close the quotes") from None
+        raise bad_metric(metric, in_lower_case(str(error)), "quote the words as in a shell") from None
     if not words or not words[0]:
         raise bad_metric(metric, "the command is empty", "for example  command:/usr/local/bin/queue-length")
     if "\0" in text:
@@ -35,7 +35,7 @@ def command_words(metric: LiveMetric) -> tuple[str, ...]:
     shell = next((word for word in words if word in _OF_A_SHELL or (word != ";" and word.endswith(";"))), None)
     if shell is not None:
         raise bad_metric(
-            metric, f"{shell!r} needs a shell, and ktrial does not use one", "start a shell yourself: command:sh -c '…'"
+            metric, f"{shell!r} needs a shell, and ktrial does not use one", "for example  command:sh -c '…'"
         )
     return words
 
@@ -62,7 +62,7 @@ class CommandSource(PolledSource):
         at_ms = (begin_ms + self._world.clock.unix_ms()) // 2
         failure = why_failed(raw)
         if failure is not None:
-            raise NotRead(f"{self._words[0]} {failure}", hint="run the command by hand to see why")
+            raise NotRead(f"{self._words[0]} {failure}", hint="run the command by hand to see why it fails")
         try:
             found = self._number.read(PrintedNumber(RawOutput(stdout=raw.stdout[:_MOST_BYTES])))
         except BadRun:

@@ -76,11 +76,12 @@ def find_process(machine: Machine, of: str) -> int:
         parents[pid] = fields[1] if len(fields) > 1 else ""
     first = [pid for pid, parent in parents.items() if parent not in map(str, parents)]
     if not first:
-        raise NotRead(f"no process is called {of}", hint="start the process, or give one that `ps -e` lists")
+        raise NotRead(f"no process is called {of}", hint="start the process, or name one that `ps -e` lists")
     if len(first) > 1:
         listed = ", ".join(map(str, sorted(first)[:8]))
         raise NotRead(
-            f"{len(first)} processes are called {of}: {listed}", hint="give the number of one process: of=PID"
+            f"{len(first)} processes are called {of}: {listed}",
+            hint=f"name one process by its number, for example  of={min(first)}",
         )
     return first[0]
 
@@ -200,7 +201,8 @@ class EventsSource(CounterSource):
         if self._world.open_root is None:
             raise BadInput(
                 f"--metric {self.metric.source!r}: only root can trace events",
-                hint="run ktrial as a user who may become root, or measure pid:1234?delay",
+                hint="run ktrial as a user who may become root"
+                + (", or measure pid:1234?delay" if self._what == "run-delay" else ""),
             )
         process = None if self._of is None else find_process(self._world.machine(), self._of)
         self._stream = EventStream(self._world.open_root(), self._world.clock, self._what, process)
@@ -214,8 +216,10 @@ class EventsSource(CounterSource):
     def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
         if len({one.epoch for one in readings}) > 1:
             raise NotRead(
-                "events were lost: the machine was too busy to trace them",
-                hint="measure pid:1234?delay instead, which traces nothing",
+                "events were lost, because the machine was too busy to trace them",
+                hint="measure pid:1234?delay instead, which traces nothing"
+                if self._what == "run-delay"
+                else "reduce the load, or measure something else",
             )
         if self._what != "block":
             return super().rate(readings, length_ms)

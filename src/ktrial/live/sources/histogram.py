@@ -26,8 +26,8 @@ def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQu
     bounds = sorted(buckets)
     if len(bounds) < 2 or bounds[-1] != math.inf:
         raise NotRead(
-            'the histogram needs a bucket le="+Inf" and at least one other',
-            hint="measure how many events a second there are, from the series …_count",
+            'the histogram needs a bucket le="+Inf" and at least one other bucket',
+            hint="measure the events per second, with the series …_count",
         )
     # Counters of one scrape may be of different moments, so that a bucket holds less than one below it.
     counts: list[float] = []

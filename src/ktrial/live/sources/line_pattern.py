@@ -35,12 +35,11 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
         tree = parser.parse(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise BadInput(
-            f"{option}: {text!r} is not a regular expression: {error}", hint=r"for example  match=took ([0-9.]+) ms"
+            f"{option} {text!r} is not a regular expression ({error})", hint=r"for example  match=took ([0-9.]+) ms"
         ) from None
     if pattern.groups not in groups:
         raise BadInput(
-            f"{option}: expected {' or '.join(map(str, groups))} group{'s'[: groups != (1,)]} in {text!r}, "
-            f"got {pattern.groups}",
+            f"{option} {text!r} has {pattern.groups} groups, expected {' or '.join(map(str, groups))}",
             hint="write ( ) around the number only, and (?: ) around other parts",
         )
     items = list(tree)
@@ -49,7 +48,7 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
         why = "too many of its repetitions, such as .*, may end at several places"
     if why is not None:
         raise BadInput(
-            f"{option}: {text!r} may take very long on some lines, because {why}",
+            f"{option} {text!r} may take very long on some lines, because {why}",
             hint="match only the text next to the number, write [^ ]* for .*, or begin with ^",
         )
     return pattern

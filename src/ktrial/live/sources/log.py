@@ -179,7 +179,7 @@ class LogSource(PolledSource):
         _, chunks = self.covered(stretch, self._chunks, 1)
         if self._skips.inside(stretch)[0]:
             raise NotRead(
-                "lines were skipped: the log was replaced, or grew faster than ktrial reads",
+                "lines were skipped, because the log was replaced or grew faster than ktrial reads",
                 hint="write fewer lines, or rotate the log less often",
             )
         numbers = array("d", (number for chunk in chunks for number in chunk))

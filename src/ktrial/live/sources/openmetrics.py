@@ -115,7 +115,7 @@ class OpenMetricsSource(PolledSource):
         times, scrapes = self.covered(stretch, self._scrapes, 1 if is_gauge else 2)
         versions = sorted({one.version for one in scrapes if one.version is not None})
         if len(versions) > 1:
-            return missing(f"two versions ran: {', '.join(versions[:4])}")
+            return missing(f"several versions ran: {', '.join(versions[:4])}")
         version = versions[0] if versions else None
         units = list(dict.fromkeys(one.unit for one in scrapes))
         if len(units) > 1:
@@ -157,7 +157,7 @@ class OpenMetricsSource(PolledSource):
         if answer.status != 200:
             raise NotRead(
                 f"{self._wanted.address} answers with status {answer.status}",
-                hint=f"try the address: curl {self._wanted.address}",
+                hint=f"run `curl {self._wanted.address}` to see the answer",
             )
         try:
             found = read_exposition(
@@ -196,8 +196,8 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     suffix = "_bucket" if wanted.quantile is not None else ""
     if wanted.quantile is not None and kind == "summary":
         raise BadInput(
-            f"{wanted.name} is a summary: its quantiles are over a time that the program chooses, not over a period",
-            hint=f"expose a histogram, or measure the mean rate {family}_sum or {family}_count",
+            f"{wanted.name} is a summary, whose quantiles are over a time that the program chooses, not over a period",
+            hint=f"expose a histogram, or measure the rate of {family}_sum or {family}_count",
         )
     if wanted.quantile is not None and kind not in {"histogram", "unknown", "untyped"}:
         raise BadInput(f"{wanted.name} is a {kind}, which has no quantiles", hint="leave out &quantile=")
@@ -216,8 +216,8 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     versions = _versions(found, series, wanted)
     if len(versions) > 1:
         raise NotRead(
-            f"two versions are running: {', '.join(sorted(versions)[:4])}",
-            hint="wait until one version has replaced the other",
+            f"several versions are running: {', '.join(sorted(versions)[:4])}",
+            hint="wait until only one version runs",
         )
     is_counter = bool(suffix) or kind == "counter" or (wanted.name != family and kind in {"histogram", "summary"})
     counts = None
@@ -248,14 +248,14 @@ def _check_one(labels: Sequence[Mapping[str, str]], wanted: WantedSeries) -> Non
     if not labels:
         raise NotRead(
             f"{wanted.address} has no series {wanted.name}{_braces(wanted.labels)}",
-            hint=f"list the series: curl {wanted.address}",
+            hint=f"run `curl {wanted.address}` to list the series",
         )
     other = next((one for one in labels if one != labels[0]), None)
     if other is not None:
         both = f"{wanted.name}{_braces(labels[0])} and {wanted.name}{_braces(other)}"
         raise BadInput(
             f"{wanted.address} has several series named {wanted.name}: {both}",
-            hint=f"select one series by its labels, or aggregate all: prometheus:…?query=sum({wanted.name})",
+            hint=f"select one series by its labels, or aggregate all with prometheus:…?query=sum({wanted.name})",
         )
 
 

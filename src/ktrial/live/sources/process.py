@@ -199,7 +199,7 @@ def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str
         raise bad_metric(
             metric,
             f"expected one counter, got {len(options)}",
-            f"for example  {kind}:{place}?{known[0]}; known: {', '.join(known)}",
+            f"choose one of {', '.join(known)}, for example  {kind}:{place}?{known[0]}",
         )
     ((field, resource),) = options.items()
     if field == "psi" and resource not in _RESOURCES:

@@ -80,9 +80,9 @@ class PrometheusSource(PolledSource):
         period_s = self._world.period_s
         if period_s is not None and period_s < 2 * self.every_s:
             raise BadInput(
-                f"--metric {self.metric.source!r}: the server scrapes this metric every {self.every_s:g} s, and a "
-                f"period has {period_s:g} s",
-                hint=f"give --period {2 * self.every_s:g}s or more, or scrape more often",
+                f"--metric {self.metric.source!r}: the server scrapes this metric every {self.every_s:g} s, but a "
+                f"period is {period_s:g} s",
+                hint=f"use --period {2 * self.every_s:g}s or more, or scrape more often",
             )
 
     def _poll(self) -> Sequence[Sample]:
@@ -162,7 +162,7 @@ class PrometheusSource(PolledSource):
             self._one([QuerySeries(dict(group), math.nan) for group in groups])
         buckets = {bound: one.value for one in found if (bound := bound_of(one.labels["le"])) is not None}
         if not buckets:
-            raise NotRead("the query returns no series", hint="try the query in the server's own page")
+            raise NotRead("the query returns no series", hint="try the query on the server's web page")
         return bucket_quantile(buckets, self._query.quantile)
 
     def _one(self, found: Sequence[QuerySeries]) -> float:
@@ -171,7 +171,7 @@ class PrometheusSource(PolledSource):
         Raise NotRead if there is no series or no finite value, BadInput if there are several series.
         """
         if not found:
-            raise NotRead("the query returns no series", hint="try the query in the server's own page")
+            raise NotRead("the query returns no series", hint="try the query on the server's web page")
         if len(found) > 1:
             first, second = sorted(one.text for one in found)[:2]
             raise BadInput(
@@ -180,7 +180,7 @@ class PrometheusSource(PolledSource):
             )
         if not math.isfinite(found[0].value):
             raise IdleSource(
-                f"the query returns {found[0].value}: nothing was counted, or the query divides by 0",
+                f"the query returns {found[0].value} (nothing was counted, or the query divides by 0)",
                 hint="start the work that the query measures",
             )
         return found[0].value
@@ -196,7 +196,7 @@ class PrometheusSource(PolledSource):
                 query = f"rate({one.text}[1m])"
             raise BadInput(
                 f"--metric {self.metric.source!r}: {one.name} is a counter, which only grows",
-                hint=f"measure how fast the counter grows: query={query}",
+                hint=f"write query={query} to measure how fast the counter grows",
             )
 
     def _interval_s(self) -> float:
@@ -270,13 +270,11 @@ class PrometheusSource(PolledSource):
         for query in queries:
             found = sorted({text for one in self._api.at(query, end_s) if (text := one.labels.get(str(label)))})
             if len(found) > 1:
-                raise NotRead(
-                    f"two versions ran: {', '.join(found[:4])}", hint="wait until one version has replaced the other"
-                )
+                raise NotRead(f"several versions ran: {', '.join(found[:4])}", hint="wait until only one version runs")
             if found:
                 return found
         raise NotRead(
-            f"no series of {selector} has the label {label}, and no metric …_info of its target",
+            f"the label {label} is neither on {selector} nor on a metric …_info of its target",
             hint="name another label with &version=LABEL",
         )
 

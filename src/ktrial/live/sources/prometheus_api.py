@@ -115,7 +115,7 @@ class PrometheusApi:
         if not found:
             raise NotRead(
                 f"no series matches {selector}",
-                hint="try the query in the server's own page",
+                hint="try the query on the server's web page",
             )
         labels = {key: text for key, text in found[0].labels.items() if key != "__name__"}
         words = [f"{key}={msgspec.json.encode(text).decode()}" for key, text in labels.items()]
@@ -171,13 +171,13 @@ class PrometheusApi:
             ) from None
         if answer.status in _BAD_REQUEST:
             raise BadInput(
-                f"{self._address} refuses the query {fields.get('query', '')!r}: {found.error[:200]}",
-                hint="try the query in the server's own page",
+                f"{self._address} refuses the query {fields.get('query', '')!r} ({found.error[:200]})",
+                hint="try the query on the server's web page",
             )
         if answer.status != 200 or found.status != "success":
             raise NotRead(
-                f"{self._address} answers with status {answer.status}: {found.error[:200]}",
-                hint="try the query in the server's own page",
+                f"{self._address} answers with status {answer.status} ({found.error[:200]})",
+                hint="try the query on the server's web page",
             )
         return found.data
 
@@ -187,7 +187,7 @@ def _decode(data: msgspec.Raw, shape: type[T]) -> T:
         return msgspec.json.decode(data, type=shape)
     except msgspec.MsgspecError as error:
         raise NotRead(
-            f"cannot read the server's answer: {error}", hint="check that the address is that of a Prometheus server"
+            f"cannot read the server's answer ({error})", hint="check that a Prometheus server has this address"
         ) from None
 
 
@@ -197,5 +197,5 @@ def _number(text: str) -> float:
     except ValueError:
         raise NotRead(
             f"the server answers with {text[:40]!r}, which is not a number",
-            hint="try the query in the server's own page",
+            hint="try the query on the server's web page",
         ) from None

@@ -128,7 +128,7 @@ def _tokens(text: str, option: str) -> list[QueryToken]:
         if match is None:
             raise BadInput(
                 f"{option}: cannot read the query from {text[at : at + 40]!r} on",
-                hint="try the query in the server's own page",
+                hint="try the query on the server's web page",
             )
         kind = match.lastgroup or ""
         if kind != "space":
@@ -162,7 +162,7 @@ class _QueryReader:
                 continue
             if token.text == "[":
                 raise self._refused(
-                    "the query has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
+                    "the query has a subquery", "leave out the subquery; ktrial already takes the mean over the period"
                 )
             if token.text == "@":
                 raise self._refused(
@@ -210,7 +210,7 @@ class _QueryReader:
             end = self._skip_to("]")
             if any(":" in one.text for one in self._tokens[begin : self._at]):
                 raise self._refused(
-                    "the query has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
+                    "the query has a subquery", "leave out the subquery; ktrial already takes the mean over the period"
                 )
         return Selector(token.begin, end, text, name, self._around[-1] if self._around else None, has_range)
 
@@ -224,7 +224,7 @@ class _QueryReader:
             self._at += 1
             if token.text == close:
                 return token.end
-        raise self._refused(f"a {close} is missing", f"add the {close}")
+        raise self._refused(f"a closing {close} is missing", f"add the {close}")
 
     def _refused(self, why: str, hint: str) -> BadInput:
-        return BadInput(f"{self._option}: cannot use {self._text!r}: {why}", hint=hint)
+        return BadInput(f"{self._option}: {why}", hint=hint)

@@ -130,15 +130,15 @@ def _whole(answer: IO[bytes], status: int, most: int, deadline: float, *, cut: b
             if cut:
                 break
             raise NotRead(
-                f"{_host(address)}: the answer is larger than {most >> 20} MiB",
+                f"the answer of {_host(address)} is larger than {most >> 20} MiB",
                 hint="query a Prometheus server for this series instead",
             )
         if time.monotonic() > deadline:
-            raise NotRead(f"{_host(address)}: the answer took too long", hint="check the server and the network")
+            raise NotRead(f"the answer of {_host(address)} took too long", hint="check the server and the network")
     length = getattr(answer, "length", None)
     if length and not cut:
         raise NotRead(
-            f"{_host(address)}: the answer ended {length} bytes early", hint="check the server and the network"
+            f"the answer of {_host(address)} ended {length} bytes early", hint="check the server and the network"
         )
     return WebAnswer(status, bytes(found), headers.get("Content-Type", ""), _date_ms(headers.get("Date")))
 

@@ -99,7 +99,7 @@ def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) 
     try:
         poll_s = parse_quantity(text, "seconds")
     except ValueError as error:
-        raise bad_metric(metric, f"poll: {error}", "for example  &poll=15s") from None
+        raise bad_metric(metric, str(error), "for example  &poll=15s") from None
     if not _POLL_S[0] <= poll_s <= _POLL_S[1]:
         raise bad_metric(
             metric, f"poll={text} is out of range", f"use {_POLL_S[0]:g}s to {_POLL_S[1]:g}s, for example  &poll=15s"
@@ -111,6 +111,6 @@ def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | No
     """Raise BadInput if a period is too short for two readings."""
     if period_s is not None and period_s < 2 * every_s:
         raise BadInput(
-            f"--metric {metric.source!r}: ktrial reads the source every {every_s:g} s, and a period has {period_s:g} s",
-            hint=f"give --period {2 * every_s:g}s or more, or a shorter --poll",
+            f"--metric {metric.source!r}: ktrial reads the source every {every_s:g} s, but a period is {period_s:g} s",
+            hint=f"use --period {2 * every_s:g}s or more, or a shorter --poll",
         )

@@ -66,7 +66,7 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
         raise BadInput(
             f"the {len(groups)} groups of the file cannot share one name: {', '.join(groups)}",
             file=name,
-            hint="remove --label; in `compare` and `claim`, remove NAME=",
+            hint="remove --label, or NAME= before the file in `compare` or `claim`",
         )
     return tuple(msgspec.structs.replace(run, group=label) for run in runs)
 

@@ -82,7 +82,9 @@ def read_go_bench(data: bytes, source: str = "bench.txt") -> tuple[GoResult, ...
             iterations = whole(fields[1], source, line, "iterations")
             results.append(_result(line, fields[0], iterations, _values(fields[2:], source, line), config))
     if not any(result.values for result in results):
-        raise unreadable(source, None, "", "Go's benchmark text: no line is 'BenchmarkName iterations value unit'")
+        raise unreadable(
+            source, None, "", "Go's benchmark text: no line has the form 'BenchmarkName iterations value unit'"
+        )
     return tuple(_directed(result, better) for result in results)
 
 

@@ -61,7 +61,7 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
         wrong = "session" if not isinstance(name, str) else "suite" if not isinstance(suite, str) else "label"
-        raise unreadable(source, None, "", f"complete: session.{wrong} is not a string")
+        raise unreadable(source, None, "", f"valid: session.{wrong} is not a string")
     records = [
         _record(one, f"runs[{index}]", source)
         for index, one in enumerate(json_list(document.get("runs"), source, "runs"))

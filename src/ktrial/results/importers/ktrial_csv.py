@@ -35,7 +35,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     table = read_tidy_csv(data, name)
     missing = [column for column in _NEEDED if column not in table.columns]
     if missing:
-        raise unreadable(name, 1, ",".join(table.columns), f"ktrial's own table: it lacks {' and '.join(missing)}")
+        raise unreadable(
+            name, 1, ",".join(table.columns), f"ktrial's own table: the header lacks {' and '.join(missing)}"
+        )
     grouped: dict[_Key, list[tuple[Row, dict[str, str]]]] = {}
     for row in table.rows:
         cells = dict(zip(table.columns, (cell.strip() for cell in row.cells), strict=True))

@@ -91,7 +91,7 @@ def _extract(value: object, at: str, source: str) -> MmtestsExtract:
         for one in _values(operation, iterations, (shown, scale), f"{at}._ResultData.{operation}", source)
     )
     if not values:
-        raise unreadable(source, None, f"{at}._ResultData", "a table of operations with values: it has none")
+        raise unreadable(source, None, f"{at}._ResultData", "a table of operations with values: no operation has one")
     return MmtestsExtract(
         module=module.removeprefix("Extract").lower() or module,
         test_name=name if isinstance(name, str) else None,

@@ -96,7 +96,7 @@ class _Tree:
     def _start(self, name: str, _attributes: Mapping[str, str]) -> None:
         node = _Node(name, self.parser.CurrentLineNumber)
         if len(self.open) >= _DEEPEST:
-            raise unreadable(self.source, node.line, f"<{name}>", f"an element inside at most {_DEEPEST} others")
+            raise unreadable(self.source, node.line, f"<{name}>", f"an element nested at most {_DEEPEST} deep")
         if self.open:
             self.open[-1].children.append(node)
         else:
@@ -216,7 +216,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
             runs += _runs(result, entry, file, len(runs), name)
     if not runs:
         raise BadRun(
-            f"{name}: no single runs, only means; {'; '.join(file.left_out)}",
+            f"{name}: the file has no values of single runs; {'; '.join(file.left_out)}",
             hint="save the results with a newer Phoronix Test Suite, which writes the value of each run (RawString)",
         )
     notes = list(file.left_out)

@@ -91,13 +91,13 @@ def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -
             place = f"{at}.runs[{number}].values[{index}]"
             values.append(PyperfValue(process=number + 1, value=_number(item, place, source), metadata=own))
     if not values:
-        raise unreadable(source, None, f"{at} ({name})", "a benchmark with values: it has none")
+        raise unreadable(source, None, f"{at} ({name})", "a benchmark with values: no run has one")
     return PyperfBenchmark(name=name, unit=unit, values=tuple(values), warm_ups=warm_ups)
 
 
 def _number(value: object, at: str, source: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0 or value > 1e30:
-        raise unreadable(source, None, repr(value), f"a number above 0 ({at})")
+        raise unreadable(source, None, repr(value), f"a number above 0 and up to 1e30 ({at})")
     return value
 
 

@@ -123,7 +123,7 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
         raise BadInput(
             f"cannot combine --groups with {clash}: each column of --groups is a group",
             file=name,
-            hint="remove one of the two",
+            hint=f"leave out --groups or {clash}",
         )
     assert options.groups is not msgspec.UNSET
     groups = dict.fromkeys(column.strip() for column in options.groups.split(","))
@@ -317,9 +317,9 @@ def _unit_of_cells(column: _Column, table: TidyTable, name: str) -> str | None:
         elif first is None:
             first = (row.line, match[2])
         elif first[1] != match[2]:
-            raise unreadable(name, row.line, text, f"in {first[1]} like line {first[0]}: mixed units")
+            raise unreadable(name, row.line, text, f"in {first[1]}, the unit of line {first[0]}")
     if first is not None and bare is not None:
-        raise unreadable(name, bare[0], bare[1], f"in {first[1]} like line {first[0]}: mixed units")
+        raise unreadable(name, bare[0], bare[1], f"in {first[1]}, the unit of line {first[0]}")
     return first[1] if first else None
 
 
@@ -335,7 +335,7 @@ def _measurements_of(
         match = _CELL.fullmatch(text)
         if match is not None and scale_of(match[2]) is not None:
             if match[2] != unit:
-                raise unreadable(name, row.line, text, f"in {unit}, the unit of column {column.header!r}: mixed units")
+                raise unreadable(name, row.line, text, f"in {unit}, the unit of column {column.header!r}")
             text = match[1]
         expected = f"a value of column {column.header!r}"
         number = signed_number(text, name, row.line, expected)

@@ -294,8 +294,8 @@ def _hint(message: str) -> str:
     if "database is locked" in message:
         return "wait for the other ktrial, which writes to this store"
     if "password" in message or "authentication" in message:
-        return "check user and password (PGPASSWORD or ~/.pgpass)"
+        return "check the user, and the password in PGPASSWORD or ~/.pgpass"
     if "malformed" in message or "not a database" in message or "Could not decode" in message:
-        return "the file is damaged: move it away, then import your bundles into a new store"
+        return "move the damaged file away, and import your bundles into a new store"
     is_reached = "connect" not in message and "resolve host" not in message
     return _ELSEWHERE if is_reached else "check that the server is running and that this user can reach it"

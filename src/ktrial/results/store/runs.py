@@ -203,8 +203,10 @@ class Store:
         if exact or len(matches) == 1:
             return (exact or matches)[0]
         if matches:
-            names = ", ".join(one.session for one in matches[:_NAMED])
-            raise BadInput(f"{len(matches)} sessions begin with {name!r}", hint=f"write more of the name: {names}")
+            names = " or ".join(one.session for one in matches[:_NAMED])
+            raise BadInput(
+                f"{len(matches)} sessions begin with {name!r}", hint=f"write more of the name, such as {names}"
+            )
         raise UnknownName("session", name, [one.session for one in every], hint="run `ktrial runs` to list sessions")
 
     def runs(self, session: str) -> Iterator[StoredRun]:
@@ -278,7 +280,9 @@ class Store:
         taken = sa.select(sessions.c.key).where(sessions.c.session == session.session)
         if connection.execute(taken).scalar() is not None:
             name = session.session
-            raise KtrialError(f"cannot store session {name}: it exists already", hint=f"run `ktrial show {name}`")
+            raise KtrialError(
+                f"cannot store session {name}: it exists already", hint=f"run `ktrial show {name}` to see this session"
+            )
         inserted = connection.execute(
             sa.insert(sessions).values(
                 session=session.session,

@@ -78,7 +78,7 @@ class BisectMeasure:
         if found.exit_status != 0:
             errors = found.stderr.decode(errors="replace").strip()[-200:]
             raise Untellable(
-                f"{commit[:12]}: the program exited with status {found.exit_status}: {errors or 'no error output'}"
+                f"{commit[:12]}: the program exited with status {found.exit_status} ({errors or 'no error output'})"
             )
         try:
             return read_number(found.stdout, self._outcome)

@@ -79,7 +79,7 @@ def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
         raise BadInput(
             f"{len(symbols)} --set options are too many (maximum {_MOST_SYMBOLS}): they need up to "
             f"{2 ** len(symbols)} kernels",
-            hint="switch several together with --set 'A=y B=n', or stack them as tiers of `ktrial ladder --tree`",
+            hint="switch several symbols together with --set 'A=y B=n', or use tiers of `ktrial ladder --tree`",
         )
     found = []
     for text in symbols:

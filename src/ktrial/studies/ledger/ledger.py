@@ -146,7 +146,7 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:
-            hint = "name the trial to repeat: `ktrial retest TRIAL` (`ktrial ledger` lists all)"
+            hint = "run `ktrial retest TRIAL` with a trial that `ktrial ledger` lists"
             raise BadInput("nothing to retest: no trial is out of date", hint=hint)
         return outdated[0].trial
     about = [one for one in entries if one.is_about(what)]

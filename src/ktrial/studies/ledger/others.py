@@ -230,6 +230,8 @@ def without(ledger: OthersLedger, source: str) -> OthersLedger:
     gone = [one for one in ledger.trials if source in {one.signer, one.bundle, one.bundle_sha256}]
     if not gone:
         known = {name for one in ledger.trials for name in (one.signer, one.bundle) if name is not None}
-        hint = f"use one of: {', '.join(sorted(known))}" if known else "add verdicts: `ktrial ledger import BUNDLE`"
+        hint = (
+            f"use one of: {', '.join(sorted(known))}" if known else "run `ktrial ledger import BUNDLE` to add verdicts"
+        )
         raise UnknownName("signer or bundle", source, known, hint=hint)
     return OthersLedger(trials=tuple(one for one in ledger.trials if one not in gone))

@@ -121,7 +121,7 @@ def remaining_profile(found: Review, file: str, catalog: Catalog) -> str:
         left = f"; left out as dangerous: {', '.join(found.left_out)}" if found.left_out else ""
         raise BadInput(
             f"cannot make a profile of {found.source}: no setting in it would change this machine{left}",
-            hint="leave out -o; the review says for each setting why",
+            hint="leave out -o to see the reason for each setting",
         )
     profile = Profile(
         name=profile_name(file),

@@ -181,7 +181,10 @@ class Arms:
         applied = apply_plan(self._root, plan, _LEASE)
         said = refusal_of(applied)
         if said is not None:
-            raise ArmLost(f"cannot put arm {arm} in force: {said}", hint="start the trial again; nothing was changed")
+            raise ArmLost(
+                f"cannot put arm {arm} in force: {said}",
+                hint="remove the cause, then start the trial again; nothing was changed",
+            )
         return applied.transaction
 
 
@@ -233,4 +236,4 @@ def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
     if refused is None:
         return "remove the part of the arm that the message names; nothing was measured or changed"
     place = successors(knobs[refused.knob], knobs) if refused.knob in knobs else None
-    return place or f"remove the setting, or read `ktrial explain {refused.knob}`; nothing was measured"
+    return place or f"remove the setting, or run `ktrial explain {refused.knob}`; nothing was measured"

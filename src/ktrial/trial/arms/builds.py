@@ -46,7 +46,7 @@ def check_builds(trial: TrialFile) -> None:
         return
     unsaid = next((name for name in arms if name not in built), None)
     if unsaid is not None:
-        raise BadInput(f'replicate = "build", but the protocol does not say how to build {unsaid}', hint=_EXAMPLE)
+        raise BadInput(f'the protocol has replicate = "build", but does not say how to build {unsaid}', hint=_EXAMPLE)
 
 
 _EXAMPLE = (

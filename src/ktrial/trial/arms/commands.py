@@ -202,7 +202,7 @@ def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
     if raw.exit_status is None:
         raise ArmLost(
             f"cannot run the check `{check.text}`: it {why_failed(raw)}",
-            hint=f"run the check by hand; it must exit by itself within {LIMIT_S:g} s, with any status",
+            hint=f"correct the check; it must exit within {LIMIT_S:g} s, with any status",
         )
     if (raw.exit_status == 0) == check.passes:
         return None
@@ -253,7 +253,7 @@ class BuildSite:
         if before is not None and before.written == seen.written:
             raise ArmLost(
                 f"cannot measure a new build: `{build.text}` left {build.artefact} unchanged",
-                hint="build from scratch, for example with `make -B`, or remove the file first",
+                hint="build from scratch, for example with `make -B`, or let the command remove the file first",
             )
         self._present = build, seen
         return BuiltFile(artefact=build.artefact, sha256=seen.sha256)

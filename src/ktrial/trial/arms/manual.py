@@ -96,11 +96,11 @@ def check_manual(trial: TrialFile) -> None:
             what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would set up"
             raise Contradiction(
                 f"arm {name} is set up by hand, but {what}",
-                hint="remove this part from the arm, and set it up by hand for all boots (a file in /etc/sysctl.d)",
+                hint="set this part up by hand for all boots (a file in /etc/sysctl.d), instead of in the arm",
             )
         if trial.baseline != "found":
             raise Contradiction(
-                f"baseline = {trial.baseline!r} is set by ktrial, but arm {name} is set up by hand",
+                f"ktrial sets baseline = {trial.baseline!r}, but arm {name} is set up by hand",
                 hint="remove the baseline",
             )
 
@@ -115,14 +115,14 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
             if told is not None:
                 raise BadInput(
                     f"arm {name} cannot expect {fact} = {wanted!r}: {told}",
-                    hint="choose from `ktrial facts`, or omit `expect` and confirm with `ktrial trial next --done ARM`",
+                    hint="use another fact, or replace `expect` by `ktrial trial next --done ARM`",
                 )
 
 
 def _unusable(kind: FactKind, wanted: Expected) -> str | None:
     """Return why this expectation cannot identify an arm; None if it can."""
     if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
-        return "a fact that changes by itself, or is not a single value, cannot identify an arm"
+        return "the value may change without the arm, or there are several values"
     if _is_words(kind):
         return None if isinstance(wanted, str) and wanted.split() else "expected words that the fact contains"
     fits: dict[str, bool] = {

@@ -71,20 +71,20 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
         names = ", ".join(one.address for one in dangerous)
         raise Refused(
             f"arm {arm} sets dangerous knobs: {names}",
-            hint=f"read `ktrial explain {dangerous[0].address}`, then add --yes-dangerous",
+            hint=f"add --yes-dangerous to accept the danger (see `ktrial explain {dangerous[0].address}`)",
         )
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
         raise BadInput(
             f"arm {arm} cannot set {_refusal_text(named[0])}",
-            hint=named[0].hint or f"read `ktrial explain {named[0].knob}`",
+            hint=named[0].hint or f"run `ktrial explain {named[0].knob}`",
         )
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
         raise BadInput(
             f"arm {arm}: this machine can set none of its settings; "
             f"the first is {first.address} = {first.value} ({first.reason})",
-            hint=first.hint or f"read `ktrial explain {first.knob}`",
+            hint=first.hint or f"run `ktrial explain {first.knob}`",
         )
 
 
@@ -102,7 +102,7 @@ def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
         if clear_each_other(knob, partner):
             raise BadInput(
                 f"arm {name} sets both {word} and {other}: the kernel clears one when the other is written",
-                hint="set only one of the two",
+                hint="set only one of the two knobs",
             )
 
 

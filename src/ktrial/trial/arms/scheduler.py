@@ -76,8 +76,9 @@ class SchedulerSeat:
                     return
                 raise ArmLost(
                     f"cannot put arm {arm} in force with {_name(scheduler)}: {why}",
-                    hint=f"start the scheduler by hand and run `cat {OPS}`; if that shows another name, put the name "
-                    "in `ops` of the arm's `sched_ext`",
+                    hint=f"set `ops` of the arm's `sched_ext` to what `cat {OPS}` shows while the scheduler runs"
+                    if alive
+                    else "start the scheduler by hand to see why it ends",
                 )
             self._clock.sleep(_PAUSE_S)
         self._worked.add(scheduler.ops)

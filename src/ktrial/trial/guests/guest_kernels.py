@@ -95,7 +95,7 @@ def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
         changes_nothing = isinstance(asked, KernelChange) and file.arms[other].kernel is None
         if plans[other].recipe != plan.recipe or changes_nothing:
             raise Contradiction(
-                f"arms {other} and {name} ask for different kernels, but get the same one",
+                f"arms {other} and {name} ask for different kernels, but get the same kernel",
                 hint=f"remove {name}, or ask for something that {other} lacks",
             )
 

@@ -68,7 +68,7 @@ def check_guest_trial(trial: TrialFile) -> None:
             if getattr(arm, field):
                 raise Contradiction(
                     f"arm {name}: an arm in a guest cannot have `{field}`",
-                    hint=f"remove {field}; kernel, boot, set or profile are allowed",
+                    hint=f"remove `{field}`; only kernel, boot, set and profile are allowed",
                 )
         _check_words(f"arm {name}", arm.boot)
         if isinstance(arm.kernel, KernelChange):

@@ -184,9 +184,7 @@ class GuestVisits:
         if booted.differs is not None:
             told = f"{visit.arm}: {booted.differs}"
             self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-            raise KtrialError(
-                told, hint='discard this trial, and repeat it with --mode kvm or emulated (in a protocol: mode = "kvm")'
-            )
+            raise KtrialError(told, hint='start a new trial with --mode kvm or emulated (in a protocol: mode = "kvm")')
         self._proven.add(self._proof(visit.arm))
         asked = self._tasks_of(visit.arm)
         came = came_of(booted.run, asked)

@@ -88,7 +88,7 @@ def check_arm_changes(
         for what, words in (("run", command.run), ("undo", command.undo)):
             if not words or not words[0]:
                 raise BadInput(
-                    f"arm {arm}: a command lacks {what}",
+                    f"arm {arm}: a command lacks `{what}`",
                     hint='for example  run = ["gsettings", "set", …], undo = ["gsettings", "reset", …] (no shell)',
                 )
         if command.check and not command.check[0]:

@@ -107,13 +107,15 @@ def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     double = "".join(part for part in _QUOTED.findall(line) if part.startswith('"'))
     if (found := _NEEDS_SHELL.search(outside) or _EXPANDS.search(double)) is not None:
         raise BadInput(
-            f"{what} {line!r}: {found[0].strip()!r} needs a shell, and ktrial starts the program itself",
+            f"{what} {line!r}: {found[0].strip()!r} needs a shell, and ktrial uses none",
             hint=f"add -S sh (or another shell), or quote {found[0].strip()!r}",
         )
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
-        raise BadInput(f"{what}: cannot read {line!r} ({in_lower_case(str(error))})", hint="close each quote") from None
+        raise BadInput(
+            f"{what}: cannot read {line!r} ({in_lower_case(str(error))})", hint="quote as in a shell"
+        ) from None
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

@@ -96,7 +96,8 @@ def pair(text: str, option: str) -> tuple[str, str]:
     """Return the two parts of NAME=VALUE. Raise BadInput for anything else."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise BadInput(f"cannot read {option} {text!r}", hint="write NAME=VALUE")
+        form = f"{name or 'NAME'}={value or 'VALUE'}"
+        raise BadInput(f"{option} {text!r}: expected NAME=VALUE", hint=f"write {option} {form}")
     return name, value
 
 

@@ -139,7 +139,7 @@ def profile_of(
         raise KtrialError(
             f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
             f"{shortened(voided.reason)}",
-            hint="make sure that nothing else changes the machine",
+            hint="remove the cause, or add --no-profile to `ktrial try`",
         )
     if trial.protocol.primary not in differences:
         raise KtrialError(

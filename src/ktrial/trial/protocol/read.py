@@ -146,8 +146,8 @@ def _check_own_runs(trial: TrialFile) -> None:
         raise BadInput(f"warm_ups: expected 0 to {MOST_WARM_UPS}, got {trial.warm_ups}", hint="remove `warm_ups`")
     if (trial.warm_ups or trial.ignore_failure) and not trial.compares_commands:
         raise BadInput(
-            "warm_ups and ignore_failure apply to commands of arms, and no arm has its own",
-            hint="remove both, or give an arm a `command`",
+            "warm_ups and ignore_failure apply to commands of arms, but no arm has its own command",
+            hint="remove warm_ups and ignore_failure, or give an arm a `command`",
         )
 
 
@@ -179,14 +179,15 @@ def _check_live(trial: TrialFile) -> None:
         "clean_environment": bool(trial.clean_environment),
         "guest": trial.guest is not None,
         "gates": bool(trial.gates),
-        "[design] settle (write `washout` in [live] instead)": design.settle is not None,
-        "[design] time (write `for` in [live] instead)": design.time is not None,
+        "[design] settle": design.settle is not None,
+        "[design] time": design.time is not None,
         "[design] runs_per_visit": design.runs_per_visit is not None,
         "[design] replicate": design.replicate != "run",
         "load_from": bool(trial.load_from),
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
-        raise BadInput(f"cannot combine [live] with {culprit}", hint="remove one of the two")
+        instead = {"[design] settle": "use `washout` in [live] instead", "[design] time": "use `for` in [live] instead"}
+        raise BadInput(f"cannot combine [live] with {culprit}", hint=instead.get(culprit, "remove one of the two"))
     if (
         trial.live
         and trial.live.stay
@@ -200,7 +201,7 @@ def _check_live(trial: TrialFile) -> None:
         plain = msgspec.structs.replace(arm, set={}, profile=(), commands=(), service=None, sched_ext=None)
         if not plain.changes_nothing or arm.expect or arm.environment:
             raise BadInput(
-                f"a live trial cannot switch all changes of arm {name} while the work goes on",
+                f"arm {name} makes a change that a live trial cannot switch while the work goes on",
                 hint="use only set, profile, service, sched_ext and commands in this arm",
             )
 
@@ -227,6 +228,6 @@ def _check_different(trial: TrialFile) -> None:
         if said in seen:
             raise Contradiction(
                 f"arms {seen[said]} and {name} are the same",
-                hint=f"mark one as a placebo:  [arms.{name}]  placebo = true",
+                hint=f"add  placebo = true  to [arms.{name}]" if arm.changes_nothing else f"remove arm {name}",
             )
         seen[said] = name

@@ -163,7 +163,7 @@ def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunReco
             raise Refused(
                 f"{due.place} ran on kernel {where.kernel_release} in block {where.block},"
                 f" but the running kernel is {now}",
-                hint="boot that kernel, or start a new trial",
+                hint=f"boot kernel {where.kernel_release}, or start a new trial",
             )
 
 

@@ -163,7 +163,7 @@ class MachineVisits:
             raise BadInput(
                 f"time = {self._time_s:g} s is not enough for one block, which takes about {block_s:.2g} s "
                 "after the warm-up",
-                hint="allow more time or make runs shorter; nothing was measured",
+                hint="allow more time, or make the runs shorter",
             )
         return True
 
@@ -249,7 +249,7 @@ class MachineVisits:
                 f"the benchmark failed in a warm-up run of {arm}: {failure or f'it gave no {protocol.primary}'}",
                 hint="run the benchmark with `ktrial bench` to see its output"
                 if arm not in self._benchmarked.own
-                else "run the benchmark by itself to see why",
+                else "run the arm's command by hand to see why it fails",
             )
         return told, None
 
@@ -294,7 +294,7 @@ class MachineVisits:
             return
         if self._standing.has_measured(arm):
             return
-        told = f"a benchmark fails only in the arm {arm}: {failure}"
+        told = f"a benchmark fails in the arm {arm}: {failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
         raise BadRun(told, hint=f"check [arms.{arm}], and run `ktrial bench` to see the benchmark's output")
 

@@ -91,7 +91,7 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
         step = f"wait with `ktrial trial resume {trial} --unattended`, or stop the plan with `ktrial trial stop`"
     else:
         step = "wait for the plan, or stop it with `ktrial trial stop`"
-    raise Refused(f"this machine carries out a plan of {running} by itself", hint=step)
+    raise Refused(f"this machine carries out a plan of {running}", hint=step)
 
 
 class Carrier:
@@ -123,8 +123,8 @@ class Carrier:
         lowest = self._fence * _TOKENS
         if last >= lowest + _TOKENS:
             raise Refused(
-                "another coordinator has taken over this machine since this one began",
-                hint="run `ktrial fleet status`; to take over again, run `ktrial fleet run FILE` with the trial's file",
+                "another coordinator has taken over this machine since this coordinator began",
+                hint="run `ktrial fleet run FILE` with the trial's file to take over again (see `ktrial fleet status`)",
             )
         return max(last + 1, lowest)
 

@@ -27,7 +27,7 @@ _REACH = re.compile(
     r"part_[a-z0-9]+|(?:ext2|xfs|btrfs|fat|exfat|f2fs|jfs|reiserfs|zfs|ntfs|iso9660|lvm|diskfilter|raid[56]rec)"
     r"|mdraid[a-z0-9_]+|(?:gz|xz|lzop|zstd)io?"
 )
-_HOW_TO_ADD = "add an entry for this kernel first: `kernel-install add` or `grub-mkconfig`"
+_HOW_TO_ADD = "add an entry for this kernel with `kernel-install add` or `grub-mkconfig`"
 #: Characters that the agent does not accept in a title.
 _TITLE = re.compile(r"[^A-Za-z0-9 _.,:=+-]")
 _TITLE_CHARACTERS = 60
@@ -238,7 +238,7 @@ def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
     image = next((word for word in grounds.command_line.split() if word.startswith("BOOT_IMAGE=")), None)
     if image is None:
         raise _cannot(
-            "the kernel command line does not name the kernel's file (BOOT_IMAGE=), so GRUB did not load it itself",
+            "the kernel command line does not name the kernel's file (BOOT_IMAGE=), so GRUB did not load the kernel",
             "boot this system from GRUB's menu (Xen is not supported)",
         )
     kernel = without_device(image.partition("=")[2])
@@ -340,7 +340,7 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
             f"systemd-boot has {more} for {which} in {grounds.mount}/loader/entries, expected one",
             "remove the spare entries that `bootctl list` shows"
             if found
-            else "boot an entry of type #1 of `bootctl list`: entries of this type have a file",
+            else "boot an entry that `bootctl list` shows as type #1, which has a file",
         )
     return _loaded_by_entry(*found[0], grounds)
 
@@ -409,7 +409,9 @@ def _renamed(grounds: BootGrounds, running: _Loaded, kernel: str, file: str) -> 
     old, new = _suffix(running.file), _suffix(file)
     loader_folder, folder = posixpath.dirname(kernel), posixpath.dirname(file)
     if old is None and running.initrds:
-        raise _cannot(f"no entry loads {file}, so ktrial cannot tell which initramfs belongs to it", _HOW_TO_ADD)
+        raise _cannot(
+            f"no entry loads {file}, so ktrial cannot tell which initramfs belongs to this kernel", _HOW_TO_ADD
+        )
     initrds, files = [], []
     for path, on_machine in zip(running.initrds, running.initrd_files, strict=True):
         if old is None or old not in posixpath.basename(path):

@@ -73,15 +73,15 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
     if release is None:
         yield Obstacle(
             kind="no-modules",
-            message=f"cannot find the modules of {file}: neither the file nor its name states its release",
-            hint="name the file vmlinuz-RELEASE, as its folder in /lib/modules is called",
+            message=f"cannot find the modules of {file}: neither the file nor the file's name states a release",
+            hint="name the file vmlinuz-RELEASE, like the kernel's folder /lib/modules/RELEASE",
         )
         return
     if not kernel.has_modules:
         yield Obstacle(
             kind="no-modules",
             message=f"{file} has no modules: /lib/modules/{release}/modules.dep is missing",
-            hint="install the modules of this kernel: `make modules_install`, or its package",
+            hint="install the modules of this kernel with `make modules_install`, or as a package",
         )
         return
     if kernel.modules is not None:

@@ -150,7 +150,7 @@ def _of_folder(scene: BootScene, folder: str) -> Iterator[Obstacle]:
     if isinstance(size, int) and isinstance(used, int) and size - used < _LEAST_FREE_BYTES:
         yield Obstacle(
             kind="full",
-            message=f"{(found or {}).get('mount')} is full: {max(0, size - used) >> 10} KiB are free",
+            message=f"{(found or {}).get('mount')} has only {max(0, size - used) >> 10} KiB free",
             hint="remove an old kernel with your package manager",
         )
 
@@ -169,7 +169,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
         yield Obstacle(
             kind="no-one-shot",
             message=f"{path} does not read next_entry, so GRUB cannot boot an entry only once",
-            hint=f"run `grub-mkconfig -o {path}`: the menu that it writes reads next_entry",
+            hint=f"run `grub-mkconfig -o {path}`, whose menu reads next_entry",
         )
     if not config.reads_custom:
         yield Obstacle(

@@ -37,7 +37,7 @@ def name_guards(names: Iterable[str]) -> tuple[str, ...]:
         if unit.endswith(others):
             raise BadInput(
                 f"cannot guard a boot with {unit}: ktrial does not support units of this kind",
-                hint=f"name a unit of these kinds: {', '.join(endings)}",
+                hint=f"name a unit that ends in {', '.join(endings[:-1])} or {endings[-1]}",
             )
         if not _UNIT.fullmatch(unit) or len(unit) >= UNIT_BYTES:
             hint = f"use a name of letters, digits and `:_.@-` with fewer than {UNIT_BYTES} characters"

@@ -123,7 +123,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
         elif pattern.startswith("*"):
             raise BadInput(
                 f"{self.address}: a pattern that begins with * may mean several parts of a path",
-                hint=f"name each part: {self.knob.id}@{'/'.join(whole)}",
+                hint=f"name each part, for example  {self.knob.id}@{'/'.join(whole)}",
             )
         else:
             labels = (pattern, *whole[1:])

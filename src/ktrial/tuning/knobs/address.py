@@ -88,7 +88,7 @@ def group_pattern(selector: str) -> str | None:
     if any(part in {"", ".", ".."} for part in parts):
         raise BadInput(
             f"{selector!r} is not the path of a control group",
-            hint="write the path below /sys/fs/cgroup without / at its ends: user.slice/user-1000.slice",
+            hint="write the path below /sys/fs/cgroup without / at its ends, for example  user.slice/user-1000.slice",
         )
     return re.sub(r"\?|\[[^\]/]{0,100}\]", "*", selector)
 

@@ -72,7 +72,7 @@ def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[st
         except ValueError as error:
             raise BadInput(f"`to`: {error}", hint='for example  to = "1GHz"') from None
     if name == "first-offered" and not (isinstance(recipe["of"], list) and recipe["of"]):
-        raise BadInput("`first-offered` needs `of`, a list of values", hint=_FIRST_OFFERED)
+        raise BadInput("`first-offered` needs `of`, a list of values", hint=f"for example  value = {_FIRST_OFFERED}")
 
 
 def _offered_text(name: str) -> str:
@@ -134,7 +134,7 @@ def _first_offered(
 ) -> Answer:
     wanted = recipe.get("of")
     if not isinstance(wanted, list | tuple) or not wanted:
-        raise BadInput("`first-offered` needs `of`, a list of values", hint=_FIRST_OFFERED)
+        raise BadInput("`first-offered` needs `of`, a list of values", hint=f"for example  value = {_FIRST_OFFERED}")
     listed = instance.siblings.get("offered", "") if instance is not None else ""
     words = offered(shown) if shown else ()
     here = set(words) | set(listed.split())

@@ -47,7 +47,9 @@ def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selecto
         labels = [instance.label for instance in state.instances if instance.label] if state is not None else []
         chosen = meant_instances(knob, selector, state.instances, facts) if state is not None and labels else []
         if state is None or not chosen:
-            here = f"here: {', '.join(labels)}" if labels else "this machine has none"
+            here = (
+                f"use one of: {', '.join(labels)}" if labels else f"leave out @{selector}; this machine has no instance"
+            )
             raise UnknownName(f"instance of {knob.id}", selector, labels, hint=here)
         state = msgspec.structs.replace(state, instances=tuple(chosen))
     default, _ = default_value(knob, facts)

@@ -76,7 +76,7 @@ def _may_be_in(knob: Knob, release: str) -> bool:
 def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
     """Return a hint that names the knobs that replaced this one; None if the catalog has none of them."""
     names = [name for name in knob.successor if name in knobs]
-    return f"replaced by {', '.join(names)}" if names else None
+    return f"use {' or '.join(names)} instead" if names else None
 
 
 def meant_instances(
@@ -106,5 +106,5 @@ def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]
     if not fields:
         raise BadInput(
             f"cannot select instances of {knob.id} by field: no facts describe them",
-            hint=f"name the instances: {knob.id}@NAME, or {knob.id}@'*'",
+            hint=f"name the instances, as in {knob.id}@NAME or {knob.id}@'*'",
         )

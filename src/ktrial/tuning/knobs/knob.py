@@ -206,7 +206,7 @@ def _check_place(knob: Knob, field: str, place: str) -> None:
     elif not place.startswith(ROOTS):
         why = f"outside the folders of knobs: {', '.join(ROOTS)}"
     if why is not None:
-        raise BadInput(f"{knob.id}: invalid place {place!r}: {why}", hint=f"correct `{field}`")
+        raise BadInput(f"{knob.id}: invalid place {place!r} ({why})", hint=f"correct `{field}`")
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:
@@ -237,7 +237,7 @@ def in_write_order(
         if len(late) == len(rest):
             circle = ", ".join(sorted({name for _, names in rest for name in names}))
             raise BadInput(
-                f"cannot order these knobs, because each must be written after another one: {circle}",
+                f"cannot order these knobs, because each must be written after another knob: {circle}",
                 hint="correct their `after` lists",
             )
         ready = [pair for pair in rest if pair not in late]

@@ -92,7 +92,9 @@ def requirements(name: str, profiles: Mapping[str, Profile]) -> tuple[Requiremen
 def _walk(name: str, profiles: Mapping[str, Profile], path: tuple[str, ...]) -> list[Setting]:
     if name in path:
         chain = " -> ".join((*path[path.index(name) :], name))
-        raise BadInput(f"profiles extend each other in a circle: {chain}", hint="remove one of these `extends`")
+        raise BadInput(
+            f"profiles extend each other in a circle: {chain}", hint="remove one of these profiles from `extends`"
+        )
     profile = profiles.get(name)
     if profile is None:
         raise UnknownName("profile", name, profiles, hint="run `ktrial profiles` to list all profiles")

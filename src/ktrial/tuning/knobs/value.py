@@ -99,8 +99,8 @@ def _int(knob: Knob, value: Any) -> str:
     number = _as_number(knob, value)
     low, high = knob.value.min, knob.value.max
     if (low is not None and number < low) or (high is not None and number > high):
-        span = f"{'…' if low is None else low} to {'…' if high is None else high}"
-        raise _bad(knob, value, f"out of range: expected {span}")
+        span = f"minimum {low}" if high is None else f"maximum {high}" if low is None else f"{low} to {high}"
+        raise _bad(knob, value, f"out of range ({span})")
     return str(number)
 
 
@@ -141,9 +141,9 @@ def _text(knob: Knob, value: Any) -> str:
         raise _bad(knob, value, "expected a string")
     text = str(value).strip()
     if not text:
-        raise _bad(knob, repr(value), "empty")
+        raise _bad(knob, repr(value), "the value is empty")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise _bad(knob, repr(value), "contains control characters")
+        raise _bad(knob, repr(value), "the value contains control characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise _bad(knob, repr(value), "not UTF-8")
     if len(text.encode()) > _TEXT_LIMIT_BYTES:
@@ -161,7 +161,7 @@ def _ints(knob: Knob, value: Any) -> str:
 def _mask_text(knob: Knob, value: Any) -> str:
     text = show_value(value)
     if _mask(text) is None:
-        raise _bad(knob, value, "not a CPU mask", hint="masks are hexadecimal: 3 is CPUs 0 and 1, f is 0 to 3")
+        raise _bad(knob, value, "not a CPU mask", hint="write a hexadecimal mask, for example  3 for CPUs 0 and 1")
     return text
 
 

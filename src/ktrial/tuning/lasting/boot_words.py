@@ -248,5 +248,5 @@ def place_removal(
         return entry
     raise Refused(
         f"cannot remove {word} from GRUB's configuration: no line of /etc/default/grub or its drop-ins adds it",
-        hint=f"find the file that adds this argument: grep -rn {name} /etc/default /etc/grub.d",
+        hint=f"run `grep -rn {name} /etc/default /etc/grub.d` to find the file that adds this argument",
     )

@@ -93,7 +93,7 @@ def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader
     """Return the loader that boots this system from its own files, or why there is none."""
     if signs.is_ostree:
         kind, target = ("bootc", "bootc-loader-entries") if signs.is_bootc else ("rpm-ostree", "rpm-ostree")
-        return NoLoader(f"{kind} itself writes the kernel arguments of this system", target)
+        return NoLoader(f"{kind} writes the kernel arguments of this system", target)
     if signs.stub_info:
         ignored = ", which ignores other arguments under Secure Boot" if signs.is_secure else ""
         return NoLoader(f"this system boots a unified kernel image ({signs.stub_info}){ignored}", "uki-addon")
@@ -129,9 +129,9 @@ def _by_firmware(info: str, found: Mapping[str, str]) -> str | None:
 
 def _doubt(found: Mapping[str, str]) -> NoLoader:
     if not found:
-        return NoLoader(f"no boot loader was found in {', '.join(_FOLDERS)}: looked for {', '.join(_MARKS)}")
+        return NoLoader(f"no boot loader was found in {', '.join(_FOLDERS)} (looked for {', '.join(_MARKS)})")
     names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
     return NoLoader(
         f"this system has {names}, and the firmware does not say which one boots",
-        hint="name the one that boots: " + " or ".join(f"--loader {name}" for name in found),
+        hint="name the loader that boots with " + " or ".join(f"--loader {name}" for name in found),
     )

@@ -117,7 +117,7 @@ def _why_not_here(measured: MeasuredScheduler, form: Form, here: BootSchedulers)
     unit, other = (LOADER_UNIT, SERVICE_UNIT) if measured.mode else (SERVICE_UNIT, LOADER_UNIT)
     if unit not in here.units:
         how = "by scx_loader" if measured.mode else "itself"
-        again = f"{other} is here: repeat the trial with scx_loader {'stopped' if measured.mode else 'running'}"
+        again = f"repeat the trial with scx_loader {'stopped' if measured.mode else 'running'}"
         return (
             f"the trial started it {how}, and {unit} is not here",
             again if other in here.units else f"install {unit}",
@@ -132,7 +132,7 @@ def _why_not_in_file(form: Form, here: BootSchedulers) -> tuple[str, str] | None
     """Return why ktrial cannot write its lines into the service's file, with a hint; None if it can."""
     place = PLACES[form]
     if here.texts.get(place) == "":
-        return f"{place} is empty", f"remove this file: sudo rm {place}"
+        return f"{place} is empty", f"sudo rm {place}"
     for line in (restored(here.texts.get(place, "")) or "").splitlines():
         value = line.partition("=")[2].strip()
         is_odd = any(value.count(quote) % 2 == 1 for quote in "\"'") and "#" not in value
@@ -146,7 +146,7 @@ def _why_not_in_file(form: Form, here: BootSchedulers) -> tuple[str, str] | None
         return None
     return (
         f"scx_loader reads {vendor} only while there is no file in /etc, and its options would be lost",
-        f"copy the file first: sudo install -D -m 644 {vendor} {PLACES['scx-loader-folder']}",
+        f"sudo install -D -m 644 {vendor} {PLACES['scx-loader-folder']}",
     )
 
 

@@ -219,7 +219,7 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
         reason,
         file=show_source(file),
         line=None if first is None else first.line_number,
-        hint="if the text has another format, name that format: `ktrial profile import --format FORMAT`",
+        hint="if the text has another format, use `ktrial profile import --format FORMAT`",
     )
 
 

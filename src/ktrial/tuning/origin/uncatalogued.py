@@ -40,7 +40,7 @@ def _of_file(path: str, knobs: Mapping[str, Knob]) -> tuple[Address, Knob]:
             if label is not None:
                 return Address(knob.id, label or None), knob
     if not path.startswith(ROOTS):
-        raise BadInput(f"{path}: outside the folders of settings", hint=f"name a file below {', '.join(ROOTS)}")
+        raise BadInput(f"{path} is outside the folders of settings", hint=f"name a file below {', '.join(ROOTS)}")
     is_sysctl = path.startswith(_SYSCTLS)
     name = canonical(path.removeprefix(_SYSCTLS)) if is_sysctl else path
     stand_in = Knob(

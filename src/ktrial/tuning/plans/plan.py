@@ -96,7 +96,7 @@ def _check_agreement(before: Change, after: Change) -> None:
     if before.origin != after.origin and before.new_text != after.new_text:
         raise Contradiction(
             f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
-            hint="remove one of the two, or put both into a profile of your own, where the later one wins",
+            hint="remove one of the two, or put both into your own profile, where the later setting wins",
         )
 
 
@@ -124,7 +124,7 @@ def _check_pairs(changes: list[Change], knobs: Mapping[str, Knob]) -> None:
                     f"{change.knob}={change.new_text} ({change.origin}) and"
                     f" {other}={partner.new_text} ({partner.origin}) exclude each other:"
                     " the kernel clears one when the other is written",
-                    hint="set only one of the two",
+                    hint="set only one of the two knobs",
                 )
 
 
@@ -175,7 +175,11 @@ def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
         why = "a boot parameter: takes effect at the next boot"
         return Why.AT_BOOT, why, f"{step} the kernel command line"
     if knob.kind in {"kconfig", "build", "patch"}:
-        return Why.AT_BUILD, "decided when the kernel is built", "build a kernel with it: `ktrial kernel build`"
+        return (
+            Why.AT_BUILD,
+            "decided when the kernel is built",
+            "run `ktrial kernel build` to build a kernel with this setting",
+        )
     return None
 
 
@@ -190,16 +194,19 @@ def _choose_instances(knob: Knob, setting: Setting, state: KnobState, context: C
     if selector is None:
         raise BadInput(
             f"{knob.id} has one value per instance",
-            hint=f"write {knob.id}@{state.instances[0].label} for one, or {knob.id}@'*' for all; "
-            + (_instances_hint(state) or ""),
+            hint=f"write {knob.id}@NAME for one instance ({_labels(state)}), or {knob.id}@'*' for all",
         )
     return meant_instances(knob, selector, state.instances, context.facts)
 
 
 def _instances_hint(state: KnobState) -> str | None:
+    return f"use one of: {_labels(state)}" if state.instances else None
+
+
+def _labels(state: KnobState) -> str:
     labels = [instance.label for instance in state.instances]
     more = f" and {len(labels) - 6} more" if len(labels) > 6 else ""
-    return f"here: {', '.join(labels[:6])}{more}" if labels else None
+    return ", ".join(labels[:6]) + more
 
 
 def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> FactBook:
@@ -358,7 +365,7 @@ def _zram_step(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> t
     record = present.get(chosen or "", {})
     labels = sorted({instance.label for name in wanted for instance in context.states[name].instances})
     if chosen is not None and chosen not in labels:
-        hint = f"use one of: {', '.join(labels)}" if labels else "omit the name"
+        hint = f"use one of: {', '.join(labels)}" if labels else "leave out the name"
         return None, [
             Refusal(
                 name,

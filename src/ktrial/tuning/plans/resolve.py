@@ -73,7 +73,7 @@ def refuse_dangerous(plan: Plan, allowed: bool) -> None:
     if dangerous and not allowed and plan.empty:
         raise Refused(
             f"cannot use dangerous settings: {', '.join(dangerous)}",
-            hint=f"read `ktrial explain {dangerous[0]}`, then add --yes-dangerous",
+            hint=f"add --yes-dangerous to accept the danger (see `ktrial explain {dangerous[0]}`)",
         )
 
 

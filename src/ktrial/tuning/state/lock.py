@@ -54,7 +54,7 @@ class MachineLock:
                 raise Busy(
                     "busy",
                     f"a command of `ktrial with` runs on this machine: {told_process(look(sharing[0]))}",
-                    hint="wait until that command ends: a trial would also measure its settings",
+                    hint="wait until that command ends, because a trial would also measure the command's settings",
                 ) from None
             raise Busy(
                 "busy",
@@ -72,7 +72,7 @@ class MachineLock:
         except BlockingIOError:
             raise Refused(
                 f"a trial runs on this machine: {_holder(_closed(descriptor))}",
-                hint="wait until the trial ends: other settings would change what it measures",
+                hint="wait until the trial ends, because other settings would change what the trial measures",
             ) from None
         self._descriptor = descriptor
 
@@ -107,7 +107,7 @@ class MachineLock:
             return _opened(self._places)
         except OSError:
             raise KtrialError(
-                f"cannot lock this machine: cannot open {' or '.join(map(str, self._places))}",
+                f"cannot open {' or '.join(map(str, self._places))} to lock this machine",
                 hint="check the folder after --machine-root" if self._is_folder else "mount /proc and /sys",
             ) from None
 

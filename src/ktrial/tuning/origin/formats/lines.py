@@ -152,9 +152,9 @@ def require_something(file: str, recognised: int, unread: list[Unread], wanted: 
     first = min(unread, key=lambda item: item.line_number)
     raise ForeignFormatError(
         file,
-        f"cannot read this as {wanted}; the first unclear line is {first.text!r} ({first.reason})",
+        f"cannot read the text as {wanted}; the first unclear line is {first.text!r} ({first.reason})",
         line_number=first.line_number,
-        hint="if the text has another format, name that format: `ktrial profile import --format FORMAT`",
+        hint="if the text has another format, use `ktrial profile import --format FORMAT`",
     )
 
 

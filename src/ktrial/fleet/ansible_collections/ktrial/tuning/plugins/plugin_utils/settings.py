@@ -117,7 +117,8 @@ def words_of(given: Mapping[str, Any]) -> list[str]:
     words = list(given["profiles"])
     for knob, value in given["settings"].items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise TaskFailed(f"{knob}: expected text or a number, got {value!r}", "put the value into quotes")
+            hint = "put the value into quotes" if isinstance(value, bool) else "write text or a number"
+            raise TaskFailed(f"{knob}: expected text or a number, got {value!r}", hint)
         words.append(f"{knob}={value}")
     if not words:
         raise TaskFailed("the task names no settings and no profiles", "set `settings` or `profiles`")
