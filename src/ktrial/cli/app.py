@@ -169,7 +169,7 @@ class App:
         return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
 
     def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
-        """Return the catalog with the profile files in `words`, and `words` with the profiles' names for the files."""
+        """Return the catalog with the profile files in `words`, and `words` with the profile's name for each file."""
         from ktrial.tuning.catalog.loader import with_profile_file
 
         catalog, names = self.catalog, []
@@ -198,7 +198,7 @@ class App:
         return self._root
 
     def new_root_session(self, purpose: str) -> AgentSession:
-        """Start and return another root session, for work that must not wait for the one of `root_session`."""
+        """Start and return another root session, for work that must not wait for the session of `root_session`."""
         from ktrial.cli.hosts import session_over
 
         transport = self._here.root(purpose) if self.host is None else self.host.connect("root", purpose)
@@ -352,7 +352,7 @@ class App:
         )
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
-        """Return the executor for programs from `tools`, the value of --tools, or without it for those of the host."""
+        """Return the executor for programs from `tools`, the value of --tools; None means the host's own programs."""
         if tools is None:
             return self.executor
         if self.host is not None:
@@ -459,7 +459,7 @@ class App:
         self.measuring_place.machine.share()
 
     def lock_runs(self) -> None:
-        """Block other measurements of this user until this command ends, and remove what a killed one left behind."""
+        """Block other measurements of this user until this command ends, and remove what a killed measurement left."""
         from ktrial.agent.run_folder import remove_leftovers
 
         self.measuring_place.lock()

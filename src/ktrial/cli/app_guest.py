@@ -74,7 +74,10 @@ def boot_to_talk(
 
 
 def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bool) -> tuple[str, ...]:
-    """Return all programs that a guest needs as a host: `tools`, and those for swap and benchmarks."""
+    """Return all programs that a guest needs as a host: `tools`, and the programs for swap.
+
+    With `runs_programs`, add the programs that benchmarks need, if this kernel can run them.
+    """
     from ktrial.bench.run.folders import GUEST_PROGRAMS
 
     more = GUEST_PROGRAMS if runs_programs and lab.runs_programs(kernel) else ()
@@ -147,7 +150,7 @@ class GuestHost(Host):
         return self._kernels().transport_to(self._guest, role)
 
     def close(self) -> None:
-        """Release a kept guest; end one that was booted for this command."""
+        """Release a kept guest, or end a guest that was booted for this command."""
         if self._guest is not None:
             self._guest.close()
 

@@ -44,7 +44,10 @@ def send_load_from(app: App, word: str | None, address: str | None, tools: str |
 
 
 def benchmarks_of(app: App, suite: Suite) -> dict[str, Benchmark]:
-    """Return the benchmarks; with --load-from, those of the suite take their load from the other machine."""
+    """Return the benchmarks; with --load-from, make the other machine send their load.
+
+    Raise BadInput if it cannot send the load of `suite`.
+    """
     if app.generator is None:
         return app.benchmarks
     from ktrial.bench.remote_load import refuse_unloaded, with_remote_load

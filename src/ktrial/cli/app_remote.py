@@ -228,7 +228,7 @@ class RemoteHost(Host, ABC):
     def outlast(self, lock: MachineLock, root: AgentSession | None, sleep: Callable[[float], None]) -> None:
         """Take the lock on trials once the sessions of a broken connection have ended and restored their settings.
 
-        These sessions hear nothing any more and end by themselves. Raise Busy if they do not.
+        These sessions get no more requests and end by themselves. Raise Busy if they do not.
         """
         from ktrial.trial.unattended.carrier import plan_states
 
@@ -266,7 +266,10 @@ class RemoteHost(Host, ABC):
         return {"PATH": ":".join(self.folders), "HOME": self.home}
 
     def program_of(self, word: str) -> Path:
-        """Return the path of a program there; a relative path starts in the home of the user there."""
+        """Return the path of a program there. Raise BadInput if there is none.
+
+        A relative path starts in the home of the user there. A name without `/` is a file in `program_folders`.
+        """
         from pathlib import Path
 
         name = Path(word)

@@ -92,7 +92,7 @@ class ExactHost(GuestHost):
     def close(self) -> None:
         """Save the conversation with a kept guest, and report how the answers were obtained.
 
-        There is no guest to end: between two answers none runs.
+        No guest needs to be ended, because none runs between two answers.
         """
         from ktrial.bench.guest_tools import EXACT_CLOCK
 

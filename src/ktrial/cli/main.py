@@ -61,7 +61,7 @@ class Verbs(FolderGroup):
     """All verbs, listed by group."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs by group; those without a group come last."""
+        """List the verbs by group, and verbs without a group last."""
         names = self.list_commands(ctx)
         others = sorted(set(names) - {name for group in _GROUPS.values() for name in group})
         width = max(map(len, names))

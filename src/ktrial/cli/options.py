@@ -155,7 +155,7 @@ def _note_settings(ctx: click.Context, _: click.Parameter, given: tuple[str, ...
 def settings_words(
     metavar: str = "PROFILE|FILE|KNOB=VALUE…", complete: Callable[..., Any] = setting_words, *, spell: bool = True
 ) -> Callable[[F], F]:
-    """Return a decorator that adds an argument for settings, and the option --set; `words` contains both."""
+    """Return a decorator that adds an argument for settings, and the option --set. Both fill the argument `words`."""
 
     def words(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
         found = (*given, *ctx.meta.get(_SETTINGS, ()))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from ktrial.cli.shared import boots
 from ktrial.cli.shared.boot_trials import boots_in_vain, refuse_own_store
 from ktrial.kit.errors import Refused
 from ktrial.machine.transactions import Reverted, RevertedStep
-from ktrial.tuning.boots.boot_status import BootEvent, BootStatus, EventKind
+from ktrial.tuning.boots.boot_status import AttemptEntry, BootEvent, BootStatus, EventKind
 from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_obstacles import bzimage
@@ -210,7 +210,7 @@ def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
     again = machine.run("boot", "try", "skew_tick=1", "--yes")
     assert (again.status, "another boot is prepared already (transaction 1)" in again.err) == (4, True)
     kept = machine.run("boot", "keep", "--yes")
-    assert (kept.status, "it has not been healthy" in kept.err) == (4, True)
+    assert (kept.status, "trial boot: it has not passed its health check yet" in kept.err) == (4, True)
     undone = machine.run("boot", "undo", "--json")
     assert [one["state"] for one in undone.json["transactions"]] == ["reverted"]
     assert files(machine) == before
@@ -290,6 +290,22 @@ def boots_of(*boots: str) -> BootStatus:
 )
 def test_a_trial_ends_if_boots_of_an_entry_fail_in_a_row(boots: list[str], is_vain: bool) -> None:
     assert boots_in_vain(boots_of(*boots), "a") == is_vain
+
+
+@pytest.mark.parametrize(
+    "happened, why",
+    [
+        ("", "it has not passed its health check yet"),
+        ("started", "it has not passed its health check yet"),
+        ("started failed", "it failed"),
+        ("started healthy failed", "it failed"),
+        ("fell-back", "it failed"),
+    ],
+)
+def test_only_a_healthy_boot_can_be_kept(happened: str, why: str) -> None:
+    now = msgspec.structs.replace(boots_of(f"ktrial-trial {happened}"), entries=(AttemptEntry(id="ktrial-trial"),))
+    with pytest.raises(Refused, match=f"^cannot keep the trial boot: {why}$"):
+        boots.words_to_keep(cast(AgentSession, None), now)
 
 
 PROTOCOL = """

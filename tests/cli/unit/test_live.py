@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from ktrial.cli.app import App
+from ktrial.cli.shared import live_control
 from ktrial.cli.shared.live_plan import most_blocks
+from ktrial.kit.errors import Refused
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.protocol.live import LiveFile
 from tests.support.tree import FakeRoot
@@ -75,7 +80,26 @@ def test_a_setting_for_new_programs_is_tried_if_each_arm_restarts_them(root: Fak
 
 def test_nothing_can_be_paused_that_does_not_run(root: FakeRoot) -> None:
     ran = root.run("trial", "pause")
-    assert (ran.status, "cannot pause a trial: no live trial runs" in ran.err) == (4, True), ran.err
+    assert (ran.status, "cannot pause a trial: no live trial is running" in ran.err) == (4, True), ran.err
+
+
+@pytest.mark.parametrize(
+    "live, running, hint",
+    [
+        (True, (), "run `ktrial trial show t-1` to see how far it got"),
+        (False, (), "interrupt t-1 with Ctrl-C"),
+        (False, ("u-2",), "name a live trial that is running: u-2"),
+    ],
+)
+def test_a_trial_that_cannot_be_paused_gets_a_hint_that_fits(
+    live: bool, running: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = SimpleNamespace(trial="t-1", file=SimpleNamespace(live=object() if live else None))
+    app = cast(App, SimpleNamespace(trials=SimpleNamespace(find=lambda _: stored)))
+    monkeypatch.setattr(live_control, "running_trials", lambda _: running)
+    with pytest.raises(Refused, match=r"^cannot pause t-1: it is not running as a live trial$") as caught:
+        live_control.pause_trial(app, "t-1")
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(

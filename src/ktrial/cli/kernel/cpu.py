@@ -23,8 +23,9 @@ from ktrial.cli.options import arch_option, json_option, write_answer
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     """Show the x86-64 level of this CPU, its name in gcc, clang and rustc, and the targets that these compilers accept.
 
-    ktrial tests each target once per compiler by compiling an empty file. Kernel code may not use vector registers.
-    ktrial therefore also shows which of a target's features kernel code can use, according to the compiler's macros.
+    To find the targets that gcc and clang accept, ktrial compiles an empty file for each target; rustc lists its own.
+    Kernel code may not use vector registers. ktrial therefore also shows which of a target's features kernel code can
+    use, according to the compiler's macros.
 
     With --arch arm64, ktrial shows the compilers that build for arm64, and the -mcpu values that they accept.
     """

@@ -74,7 +74,7 @@ class ToolCalls:
         self._writing = anyio.Lock()
 
     async def call(self, name: str, given: Mapping[str, Any], client: str | None, progress: Progress) -> ToolAnswer:
-        """Carry out a call. A failure is returned as an answer too."""
+        """Carry out a call. Return a failure as an answer too."""
         tool = TOOLS.get(name)
         shown = name if tool is not None else ascii(name)[:80]
         try:
@@ -244,7 +244,7 @@ class TrialHeard:
 
 
 class Basis(NamedTuple):
-    """What an action would do: its knobs (None for a step without a knob), what it skips, and a digest of all of it."""
+    """What an action would do: its knobs (None for a step without a knob), what it skips, and a digest of the whole."""
 
     document: Any
     knobs: tuple[str | None, ...]

@@ -35,7 +35,6 @@ class PlanTokens:
         self._ended: dict[str, str] = {}
 
     def give(self, action: str, arguments: Mapping[str, Any], basis: str) -> str:
-        """Return a new token for this action."""
         while len(self._open) >= _MOST_OPEN:
             self._end(next(iter(self._open)), "expired")
         token = secrets.token_urlsafe(32)
@@ -45,7 +44,7 @@ class PlanTokens:
     def take(self, token: str, action: str, arguments: Mapping[str, Any]) -> PlannedWrite:
         """Return what a token allows, and invalidate the token even if the write fails later.
 
-        Raise Refused for an invalid token, or one that was given for another write.
+        Raise Refused for an invalid token, or for a token that belongs to another write.
         """
         key = _digest(token)
         found = self._open.get(key)
@@ -75,7 +74,7 @@ def _content(action: str, arguments: Mapping[str, Any]) -> str:
 
 
 def refuse_knobs(knobs: Sequence[str | None], allowed: Sequence[str]) -> None:
-    """Raise Refused unless there are knobs and each one fits a pattern that the operator allows.
+    """Raise Refused unless there are knobs and each knob fits a pattern that the operator allows.
 
     Also refuse kernel arguments (`boot:…`), and steps without a knob (None).
     """

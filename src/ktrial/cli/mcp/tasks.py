@@ -50,7 +50,7 @@ class LongCall:
         self.created = self.updated = self._now()
 
     async def progress(self, done: int, most: int | None, message: str) -> None:
-        """Store how many blocks the trial has finished."""
+        """Store `message` as the state of the task."""
         self.message, self.updated = message, self._now()
 
     def end(self, status: str, message: str, result: dict[str, Any] | None = None) -> None:
@@ -84,7 +84,7 @@ class LongCalls:
         self._tasks: dict[str, LongCall] = {}
 
     def start(self, work: Callable[[LongCall], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-        """Start a task, and return its handle. Raise KtrialError if there are too many."""
+        """Start a task, and return its document. Raise KtrialError if too many tasks are under way."""
         for name in [name for name, one in self._tasks.items() if one.status != "working"]:
             if len(self._tasks) >= _MOST:
                 del self._tasks[name]

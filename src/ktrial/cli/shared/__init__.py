@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that several commands of ktrial share.
 
-It uses the App, prompts and prints; the other packages do the work.
+These modules use the App, prompt and print; the other packages do the work.
 """

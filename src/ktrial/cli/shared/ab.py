@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ktrial.cli.shared.bench import check_output, program_of
 from ktrial.cli.shared.command_environment import named_variables
 from ktrial.cli.shared.trial_options import budget_of
-from ktrial.kit.errors import BadInput, in_lower_case
+from ktrial.kit.errors import BadInput, in_lower_case, quoting_hint
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -48,7 +48,7 @@ def _shell_words(shell: str | None, *, no_shell: bool) -> tuple[str, ...]:
     except ValueError as error:
         raise BadInput(
             f"--shell: cannot read {shell!r}: {in_lower_case(str(error))}",
-            hint="close the quotes, as in  --shell 'bash -e'",
+            hint=quoting_hint(error),
         ) from None
     return (str(program_of(words[0])), *words[1:])
 

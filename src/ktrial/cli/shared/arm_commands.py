@@ -80,7 +80,7 @@ def loader_commands(scheduler: SchedExtFile) -> tuple[CommandFile, ...]:
 
 
 def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:
-    """Return the command that an arm measures; its name is the same in all arms."""
+    """Return the command that an arm measures, as a benchmark with the same name in all arms."""
     words, steps = arm.command or None, arm.prepare or ()
     # In a race only the control is warmed up: any other arm may fail, which means that it lost.
     clean, warm_ups = bool(file.clean_environment), 0 if file.race else max(1, file.warm_ups or 0)

@@ -278,7 +278,7 @@ def order_of(
 
 
 def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
-    """Return `cpus`; without it, the CPUs that this process is confined to, or None (also on another host)."""
+    """Return `cpus` or, if it is None on this machine, the CPUs that this process is confined to, if any."""
     if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
         app.say(f"ktrial is confined to CPUs {cpus} (taskset or cpuset): all runs use them, as with --cpus {cpus}")
     return cpus
@@ -406,7 +406,7 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput for a set option of `given`, or for a suite that waits or restores something between runs."""
+    """Raise BadInput for what an exact guest cannot do: a set option of `given`, or work of the suite between runs."""
     from ktrial.bench.suite import Between
 
     culprit = next((option for option, is_given in given.items() if is_given), None)
@@ -421,7 +421,7 @@ def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
 
 
 def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
-    """Raise BadInput, before any work, if the result cannot be written to `path` or would replace a file."""
+    """Raise BadInput, before any work, if ktrial cannot write to `path`, or must not replace it without `force`."""
     if path is None:
         return
     if path.is_dir():

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ktrial.trial.arms.manual import Due
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
-    from ktrial.tuning.lasting.model import Guarded
+    from ktrial.tuning.lasting.model import GuardedWord
 
 #: Number of boots of one entry in a row without a healthy boot that end the trial.
 MOST_IN_VAIN = 8
@@ -95,7 +95,7 @@ class TrialBoots:
         self.is_rehearsed = rehearsal_of(now, version_of(self._session, rehearsal.path)) is not None
         self._entries = [*([] if self.is_rehearsed else [rehearsal]), *self.plans.values()]
         found = [one for plan in self.plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)]
-        self.guarded: tuple[Guarded, ...] = tuple(dict.fromkeys(found))
+        self.guarded: tuple[GuardedWord, ...] = tuple(dict.fromkeys(found))
 
     @property
     def releases(self) -> dict[str, str | None]:
@@ -103,7 +103,7 @@ class TrialBoots:
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
     def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:
-        """Show how often this trial boots the machine, and `overall` for all trials; return whether it may reboot."""
+        """Show how often this trial boots the machine, and `overall` for all trials. Return whether to go on."""
         if not as_json:
             text = _plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns())
             sys.stdout.write(text if overall is None else text + labelled("overall", overall, width=columns()) + "\n")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.agent.user_folders import state_folder
-from ktrial.kit.errors import BadInput, KtrialError, in_lower_case
+from ktrial.kit.errors import BadInput, KtrialError, in_lower_case, quoting_hint
 from ktrial.kit.plain_json import line
 from ktrial.kit.plain_text import plain
 from ktrial.kit.units import parse_quantity, show_seconds
@@ -54,7 +54,9 @@ def read_command(option: str, text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"cannot read {option} {text!r}: {in_lower_case(str(error))}", hint="close the quotes") from None
+        raise BadInput(
+            f"cannot read {option} {text!r}: {in_lower_case(str(error))}", hint=quoting_hint(error)
+        ) from None
     if not words:
         raise BadInput(
             f"{option} needs a command", hint=f"write a program and its arguments, in quotes, after {option}"

@@ -106,7 +106,10 @@ class BootMaker:
 
 
 def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
-    """Return the loader, or kexec, that an option names to start the entry; None if no option names one."""
+    """Return what starts the entry: kexec, the loader `named`, or None if ktrial must find the loader.
+
+    Raise Contradiction for options that exclude each other.
+    """
     if kexec and not reboots:
         raise Contradiction(
             "cannot combine --kexec with --no-reboot: a reboot by hand discards the loaded kernel",
@@ -129,7 +132,7 @@ def version_of(session: AgentSession, path: str) -> str:
 
 
 def read_attempt(app: App, maker: BootMaker, words: Sequence[str]) -> Attempt:
-    """Parse kernel arguments, profiles (whose kernel arguments count) and kernels."""
+    """Parse kernel arguments, profiles and at most one kernel. Of a profile, only the kernel arguments count."""
     texts: list[str] = []
     kernel: str | None = None
     for word in (part for given in words for part in given.split()):
@@ -289,7 +292,7 @@ def arm(session: AgentSession, entry: str, then: str | None = None) -> None:
 
 
 def trials_of(session: AgentSession) -> dict[int, str]:
-    """Map each transaction that prepared boots for a trial to the trial."""
+    """Return the name of the trial for each transaction that prepared boots for a trial."""
     found = ((one.transaction, (one.sources or {}).get(TRIAL_NAME)) for one in status(session).transactions)
     return {number: str(name) for number, name in found if name is not None}
 
@@ -302,7 +305,7 @@ def trial_of(session: AgentSession, now: BootStatus) -> str | None:
 def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
     """Wait until the agent has judged a trial boot.
 
-    Only the agent's check brings back a machine whose boot hangs.
+    Until then the check must stay installed, because only the check brings back a machine whose boot hangs.
     """
     now = read_status(session)
     if is_being_checked(now):
@@ -315,7 +318,7 @@ def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
 
 
 def remove_boots(session: AgentSession, now: BootStatus) -> Reverted:
-    """Remove the boot entries, units and the agent's copy; return the result of the revert."""
+    """Remove the boot entries, the units and the copy of the agent that was installed for them."""
     assert now.transaction is not None, "the caller has looked"
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     done = revert(session, now.transaction)
@@ -351,9 +354,9 @@ def undo_boot(app: App, *, as_json: bool) -> int:
 
 
 def loader_to_keep(now: BootStatus, named: str | None) -> str | None:
-    """Return the boot loader whose configuration keeps an attempt; None if the machine shows which one.
+    """Return the boot loader that booted the attempt or, if ktrial does not know that, `named`.
 
-    Raise Contradiction if another loader than `named` booted the attempt.
+    Raise Contradiction if `named` is not the loader that booted the attempt.
     """
     if now.loader in {None, KEXEC, named}:
         return named
@@ -380,7 +383,11 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ..
         raise Refused("nothing to keep: no boot is prepared", hint="run `ktrial boot try ARGUMENT` to try an argument")
     ended = [one.event for one in now.of_attempt() if one.entry == TRIAL and one.event not in {"armed", "started"}]
     if not ended or ended[-1] not in {"healthy", "left"}:
-        raise Refused("cannot keep this boot: it has not been healthy", hint="run `ktrial boot status` to see why")
+        has_failed = bool(ended) and ended[-1] in {"failed", "fell-back"}
+        raise Refused(
+            f"cannot keep the trial boot: {'it failed' if has_failed else 'it has not passed its health check yet'}",
+            hint=f"run `ktrial boot status` to see {'why' if has_failed else 'how far it got'}",
+        )
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     tried = (found.sources or {}).get(_TRIED, {})
     removed = tuple(f"{REMOVAL}{word}" for word in tried.get("removed", ()))

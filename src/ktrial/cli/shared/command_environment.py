@@ -30,7 +30,7 @@ clean_env_option = click.option(
 
 
 def named_variables(given: Sequence[str]) -> dict[str, str]:
-    """Parse `--env NAME=VALUE`, or `--env NAME` with the shell's value. Raise BadInput if the shell has none."""
+    """Parse `--env NAME=VALUE`, or `--env NAME` with the shell's value. Raise BadInput if the shell lacks it."""
     from ktrial.trial.protocol.from_words import pair
 
     return dict(pair(one, "--env") if "=" in one else (one, _of_shell(one)) for one in given)
@@ -45,7 +45,7 @@ def _of_shell(name: str) -> str:
 
 
 def shell_environment(app: App, *, clean: bool = False) -> PassedEnvironment:
-    """Return the shell variables that user commands get, and report those that cannot be passed."""
+    """Return the shell variables that user commands get, and report variables that cannot be passed."""
     from ktrial.bench.environment import PassedEnvironment, basic_variables, passed_variables
 
     if clean:
@@ -64,7 +64,7 @@ def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, s
 
 
 def refuse_without_command(variables: Sequence[str], *, clean: bool, when_idle: bool = False, **others: object) -> None:
-    """Raise BadInput for --env, --clean-env, --when-idle or one of `others` without a command."""
+    """Raise BadInput if --env, --clean-env, --when-idle or an option in `others` is set: each requires a command."""
     options = {"--env": bool(variables), "--clean-env": clean, "--when-idle": when_idle}
     options |= {f"--{name}": bool(value) for name, value in others.items()}
     if given := next((name for name, is_given in options.items() if is_given), None):

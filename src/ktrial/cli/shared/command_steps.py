@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ktrial.kit.errors import BadInput, in_lower_case
+from ktrial.kit.errors import BadInput, in_lower_case, quoting_hint
 
 #: Words by which a shell joins commands or redirects their output.
 _OF_A_SHELL = frozenset(("|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"))
@@ -22,7 +22,7 @@ def _words(text: str) -> tuple[str, ...]:
         words = tuple(shlex.split(text))
     except ValueError as error:
         raise BadInput(
-            f"--prepare: cannot read {text!r}: {in_lower_case(str(error))}", hint="close each quote"
+            f"--prepare: cannot read {text!r}: {in_lower_case(str(error))}", hint=quoting_hint(error)
         ) from None
     if not words or not words[0]:
         raise BadInput("--prepare: the command is empty", hint="for example  --prepare 'make clean'")

@@ -87,7 +87,7 @@ table_options = with_options(
 
 
 def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials: bool = False) -> Gathered:
-    """Return the arms that the words name; `options` are those of `table_options`.
+    """Return the arms that the words name; `options` has the values of `table_options`.
 
     Raise BadInput for runs of a trial unless `trials` is set.
     """
@@ -107,7 +107,7 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial that the only word names; None for a trial that screens settings.
+    """Return the trial that the only word names; None if there is none, or if it screens settings.
 
     A label or session with the same name takes precedence.
     """
@@ -118,7 +118,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
-    """Judge a trial by its own protocol. Raise BadInput if an option is set, because none changes the protocol."""
+    """Judge a trial by its own protocol. Raise BadInput if an option is set, because none may change the protocol."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in options.items() if value]:
@@ -129,7 +129,7 @@ def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> 
 
 
 def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) -> ReadingOptions:
-    """Return how to read result files; `read` returns a file's bytes, `options` are those of `table_options`."""
+    """Return how to read result files. `read` returns a file's bytes; `options` has the values of `table_options`."""
     from ktrial.compare.sources import ReadingOptions
     from ktrial.judge.model.query import ImportOptions
 

@@ -142,7 +142,7 @@ def write_folder(folder: Path, files: Mapping[str, str], *, force: bool) -> None
 
 
 def write_archive(place: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files as one zip archive. Without `force`, raise BadInput if it exists with other content."""
+    """Write files as one zip archive. Without `force`, raise BadInput if `place` exists with other content."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content, mode in zip_entries(files):

@@ -288,7 +288,7 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
 
 
 def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
-    """Fetch the runs of machines that were unreachable when the trial ended; each run only once."""
+    """Fetch the runs of machines that were unreachable when the trial ended. Fetch each run only once."""
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
@@ -405,7 +405,7 @@ def roll_out_fleet(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Keep what a fleet's trial has proven on the machines of an inventory, wave by wave; `undo` stops keeping it.
+    """Keep the proven settings of a fleet's trial on the machines of an inventory, or with `undo` stop keeping them.
 
     Raise KtrialError if a wave fails.
     """

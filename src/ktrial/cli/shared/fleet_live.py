@@ -42,7 +42,7 @@ def live_machines(
 def unread_machines(app: App, trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the machines whose metrics this machine cannot read, with the reason.
 
-    Raise BadInput if two machines would have the same series, or if none can be read.
+    Raise BadInput if two machines would have the same series, or if no machine has readable metrics.
     """
     refuse_shared(trial, facts)
     found = {host: why for host, known in facts.items() if (why := why_unread(trial, host, known, app.clock))}

@@ -104,7 +104,7 @@ class InGuests:
         return begin(self._app, self.ready, protocol, found)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm whose kernel or values have changed since the start; None if none has."""
+        """Return the first arm whose kernel or values have changed since the start; None if there is none."""
         return next(iter(changed_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
@@ -149,7 +149,7 @@ def arms_in_guests(
 
 
 def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, ArmFile]:
-    """Return the arms for boots of this machine, with the baseline's kernel if they name none.
+    """Return the arms for boots of this machine. An arm without a kernel gets the kernel of `control`.
 
     Raise BadInput if no arm needs a boot.
     """
@@ -169,7 +169,7 @@ def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, A
 def built_arms(
     fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str], targets: Sequence[str]
 ) -> Mapping[str, KernelChange]:
-    """Return the kernel change of each option: by the option's text, or for a patch by its name without `.patch`."""
+    """Return each option's kernel change by name: the option's text, or a patch's file name without `.patch`."""
     changes = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]

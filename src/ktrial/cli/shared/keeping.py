@@ -22,7 +22,7 @@ from ktrial.tuning.lasting.keep_plan import plan_keep
 from ktrial.tuning.lasting.kept_files import kept_entries
 from ktrial.tuning.lasting.kept_text import note_of
 from ktrial.tuning.lasting.loaders import NoLoader, judge_loader, look_for_loaders
-from ktrial.tuning.lasting.model import PLACES, Form, Guarded, KeepPlan, KeptFile, LastingEntry, Proof, Rival
+from ktrial.tuning.lasting.model import PLACES, Form, GuardedWord, KeepPlan, KeptFile, LastingEntry, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.lasting.scheduler_files import (
@@ -51,7 +51,7 @@ _SYSTEMD, _GENERATOR = "/run/systemd/system", "/usr/lib/systemd/system-generator
 
 
 class KeptBoot(NamedTuple):
-    """Another kernel that a trial boot used, by the path of its image."""
+    """What to keep of a trial boot besides arguments: the path of the image, if the boot used another kernel."""
 
     kernel: str | None = None
 
@@ -254,7 +254,6 @@ def _rivals(session: AgentSession, catalog: Catalog, keep: KeepPlan, facts: Fact
 
 
 def show_keep(keep: KeepPlan, *, next_boot: bool) -> None:
-    """Print what would be kept."""
     from ktrial.kit.tables import columns
     from ktrial.tuning.lasting.keep_text import keep_text
 
@@ -275,10 +274,10 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
     return 0
 
 
-def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, may_ask: bool) -> None:
+def confirm_guarded(guarded: Sequence[GuardedWord], confirmed: Collection[str], *, may_ask: bool) -> None:
     """Ask the user to confirm each guarded word that is not in `confirmed`.
 
-    Raise Refused if there is one and `may_ask` is false, BadInput if a confirmed word needs no confirmation.
+    Raise Refused if there is such a word and `may_ask` is false, BadInput if a confirmed word needs no confirmation.
     """
     from ktrial.tuning.plans.confirm import must_type
 
@@ -301,7 +300,7 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
         must_type(f"{one.word} {_warning(one)}", one.name)
 
 
-def _warning(word: Guarded) -> str:
+def _warning(word: GuardedWord) -> str:
     return "weakens the protection of this machine" + (f": {word.price}" if word.price else "")
 
 

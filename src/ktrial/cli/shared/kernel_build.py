@@ -34,7 +34,7 @@ def say_whom_a_build_disturbs(app: App) -> None:
 
 
 def launcher_of(cache: str, *, distributed: bool) -> str | None:
-    """Return the program that starts the compiler: a cache, or else distcc if `distributed` is set, or else None."""
+    """Return the program that starts the compiler: a cache, or distcc if `distributed` is set; None for neither."""
     if cache == "auto":
         cache = "ccache" if shutil.which("ccache") else "none"
     if cache == "sccache" and distributed:
@@ -54,7 +54,10 @@ def build_kernel(
     jobs: int | None,
     package: PackageKind | None,
 ) -> tuple[KernelMade, KernelMade | None]:
-    """Check, build, read back, package and register a kernel; return it, and an earlier build of the same sources."""
+    """Check, build, read back, package and register a kernel.
+
+    Return the kernel, and an earlier build of the same sources in another folder, if any.
+    """
     from ktrial.kernels.build.packages import check_packing, needed_programs
 
     more: tuple[str, ...] = ()

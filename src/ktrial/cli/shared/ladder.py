@@ -95,7 +95,7 @@ def trial_of(ladder: Ladder, template: TrialFile, *, boots: bool) -> TrialFile:
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
     """Make a tier use the kernel of the tier below if its own kernel would be identical.
 
-    Builds nothing. Raise an error if a kernel cannot be built, or if there are too few blocks for the tiers that always
+    Build nothing. Raise an error if a kernel cannot be built, or if there are too few blocks for the tiers that always
     run.
     """
     from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels

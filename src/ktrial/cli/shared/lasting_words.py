@@ -155,7 +155,7 @@ def other_parts(stored: StoredTrial, arm: str) -> list[Omission]:
 
 
 def proofs_of(app: App, machine: str) -> dict[tuple[str, str], LedgerEntry]:
-    """Map address and value to the newest verdict on this machine about that setting alone."""
+    """Return, by address and value, the newest verdict on this machine about that setting alone."""
     stored = {one.trial: one for one in app.trials.all()}
     found: dict[tuple[str, str], LedgerEntry] = {}
     for entry in reversed(ledger_of(app).entries):
@@ -173,5 +173,5 @@ def _is_alone(entry: LedgerEntry, stored: Mapping[str, StoredTrial]) -> bool:
 
 
 def sorted_words(words: Sequence[str]) -> list[str]:
-    """Sort single settings last, so that they override those of a trial or profile."""
+    """Return the words with single settings last, so that these override settings of a trial or profile."""
     return sorted(words, key=is_assignment)

@@ -64,7 +64,7 @@ def ledger_of(app: App) -> Ledger:
 
 
 def note(app: App) -> None:
-    """Update the ledger file. An error is reported, not raised."""
+    """Update the ledger file. Report an error instead of raising it."""
     try:
         ledger_of(app)
     except KtrialError as error:

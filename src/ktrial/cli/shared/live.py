@@ -95,7 +95,7 @@ class OnLiveWork:
         return open_metrics(self._app, self._live)
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the times of the periods and the number of blocks, from a pilot unless they are given."""
+        """Fix the times of the periods and the number of blocks, from a pilot unless the user gave a period."""
         await_hours(self._app, self.ready.file, _REHEARSAL_S, listen)
         self._rehearse()
         file, self._control = plan_periods(self._app, self.ready, listen, self._note)

@@ -24,12 +24,27 @@ def desk_folder() -> Path:
 def pause_trial(app: App, name: str | None) -> int:
     trial = _running(app, name)
     if trial is None:
-        what = "no live trial runs" if name is None else f"{app.trials.find(name).trial} does not run"
-        raise Refused(f"cannot pause a trial: {what}", hint="run `ktrial trial list` to see all trials")
+        raise _not_running(app, name)
     ask_of(desk_folder(), trial, "pause")
     app.say(f"{trial} pauses now: its settings are restored within seconds, and its present block will be repeated")
     app.say(f"continue with `ktrial trial resume {trial}`, `ktrial trial stop {trial}` ends it")
     return 0
+
+
+def _not_running(app: App, name: str | None) -> Refused:
+    """Return the error for a trial that cannot be paused."""
+    if name is None:
+        return Refused(
+            "cannot pause a trial: no live trial is running", hint="interrupt a trial that is not live with Ctrl-C"
+        )
+    stored = app.trials.find(name)
+    if running := running_trials(desk_folder()):
+        hint = f"name a live trial that is running: {', '.join(running)}"
+    elif stored.file.live:
+        hint = f"run `ktrial trial show {stored.trial}` to see how far it got"
+    else:
+        hint = f"interrupt {stored.trial} with Ctrl-C"
+    return Refused(f"cannot pause {stored.trial}: it is not running as a live trial", hint=hint)
 
 
 def continue_running(app: App, stored: StoredTrial) -> bool:
@@ -37,7 +52,7 @@ def continue_running(app: App, stored: StoredTrial) -> bool:
     if stored.trial not in running_trials(desk_folder()):
         return False
     ask_of(desk_folder(), stored.trial, "run")
-    app.say(f"{stored.trial} goes on in the process that runs it")
+    app.say(f"{stored.trial} continues in the process that runs it")
     return True
 
 

@@ -133,7 +133,7 @@ def learn_usual(
     listen: TrialListener,
     note: Callable[[str], None],
 ) -> Mapping[str, Sequence[Sample]]:
-    """Watch the control for two periods, so that guards know what is usual; do nothing without guards.
+    """Watch the control for at least two periods, so that guards know what is usual; do nothing without guards.
 
     In a trial whose control stays in force (`stay`), watch the machine as it is before the trial.
     """
@@ -279,7 +279,8 @@ def _pilot(
 def most_blocks(file: TrialFile) -> int:
     """Return the maximum number of blocks: the cap or the budget of the protocol.
 
-    If only a total time is given, return how many the limit on switches allows; without a limit, the most in any trial.
+    If only a total time is given, return how many blocks the limit on switches allows. Without that limit, return the
+    largest number of blocks that any trial may have.
     """
     live = live_of(file)
     if live.for_s is None or file.design.cap or file.design.budget != DesignFile().budget:

@@ -106,7 +106,7 @@ def _world(app: App, live: LiveFile) -> LiveWorld:
 
 
 def live_suite(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
-    """Return what a live trial measures, as the suite of its one benchmark."""
+    """Return what a live trial measures, as a suite with one benchmark."""
     live = live_of(file)
     outcomes = [one.outcome for one in open_metrics(app, live) if not one.covariate]
     suite = Suite(
@@ -120,7 +120,7 @@ def live_suite(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
 
 
 def with_roles(app: App, file: TrialFile) -> TrialFile:
-    """Return the trial with a role for each metric. Unless one is named as primary, the first metric is primary.
+    """Return the trial with a role for each metric. Unless the trial names a primary metric, the first is primary.
 
     Metrics without another role are secondary.
     """

@@ -44,7 +44,7 @@ class LongRunQuestion:
         self._before = before
 
     def expect(self, seconds: float | None, declined: str = "aborted; nothing was measured") -> None:
-        """Ask if this is the first estimate and it is long. Raise Interrupted with `declined` if the answer is no."""
+        """Ask if the first estimate is above half an hour. Raise Interrupted with `declined` if the answer is no."""
         if seconds is None or not self._open:
             return
         self._open = False
@@ -56,7 +56,7 @@ class LongRunQuestion:
 class TimedTrial:
     """Passes the events of a trial to its progress, and asks as soon as it is clear that the trial takes long.
 
-    If several trials answer a question, `most_visits` and `most_s` are the most visits and time of all of them.
+    If several trials answer a question, `most_visits` and `most_s` are their most visits and most time together.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class TimedTrial:
 
 
 def run_seconds(app: App, ready: Prepared) -> float | None:
-    """Return how long a run of this trial takes, from the newest run like it or its benchmarks; None if unknown."""
+    """Return how long a run takes, from each benchmark's newest run or its own estimate; None if unknown."""
     tasks = control_tasks(ready)
     earlier = newest_runs(app, {task.label for task in tasks})
     return expected_run_seconds(earlier, tasks, ready.file.command, ready.facts)
@@ -123,7 +123,7 @@ def newest_runs(app: App, benchmarks: Set[str]) -> list[Mapping[str, Any]]:
 
 
 def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> float | None:
-    """Return how long a trial takes from a block to its cap.
+    """Return how long a trial with `blocks` complete blocks still takes up to its cap.
 
     Return None if unknown, as in guests, whose boots take time too.
     """

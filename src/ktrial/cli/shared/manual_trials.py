@@ -100,7 +100,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
 def next_visit(
     app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
-    """Make the next visit if its arm is in force; print the verdict after the last one."""
+    """Make the next visit if its arm is in force; print the verdict after the last visit."""
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
         hint = f"ktrial trial resume {stored.trial}"

@@ -79,7 +79,10 @@ def _compare(
 
 
 def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: Status, kept: Kept) -> KeepPlan:
-    """Return the plan that accepts the changes of the named kept profiles, or of all; it is empty without changes."""
+    """Return the plan that accepts changes of the kept profiles `names`, or of all kept profiles if it is empty.
+
+    Without changes, the plan writes nothing.
+    """
     sources = kept_sources(status)
     for name in names:
         if name not in sources.profiles:

@@ -72,7 +72,7 @@ _ONLY_BENCHMARK = {
 
 
 def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str, Any]) -> TrialFile:
-    """Return the trial of the schedulers of this machine. Raise an error if the machine cannot have any."""
+    """Return the trial of the schedulers of this machine. Raise an error if the machine cannot run such a trial."""
     _refuse_mixture(own, options)
     if app.host is not None:
         raise BadInput(
@@ -158,9 +158,9 @@ def _tell_two_at_boot(app: App) -> None:
 
 
 def startable(app: App, file: TrialFile) -> TrialFile:
-    """Start each scheduler once, and return the trial without those that the kernel does not show in force.
+    """Start each scheduler once, and return the trial without schedulers that the kernel does not show in force.
 
-    Raise BadInput if none is left.
+    Raise BadInput if no scheduler is left.
     """
     app.lock_trials()
     undo_left_commands(app)

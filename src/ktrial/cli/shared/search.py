@@ -493,7 +493,6 @@ def write_page(app: App, found: SearchAnswer, path: Path) -> None:
 
 
 def show(found: SearchAnswer, *, as_json: bool) -> None:
-    """Print the answer."""
     if as_json:
         sys.stdout.write(plain_json.line({"event": "search", "search": found}))
     else:

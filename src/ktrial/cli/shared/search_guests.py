@@ -127,7 +127,7 @@ def kernel_text(app: App, question: SearchQuestion) -> str:
 
 
 def guest_visit_seconds(app: App, file: TrialFile) -> float | None:
-    """Return how long a visit takes with its boot, from the newest trial in guests of this kind; None without one.
+    """Return how long a visit takes with its boot, from the newest trial in guests of this kind, if any.
 
     Exact guests boot side by side, so that a visit takes less than its boot.
     """

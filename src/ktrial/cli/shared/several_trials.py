@@ -58,7 +58,7 @@ def iter_started(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePar
 
 
 def trials_of(app: App, question: str) -> list[StoredTrial]:
-    """Return the trials of the question with this name, the first one first."""
+    """Return the trials of the question with this name, in the order in which they began."""
     return _in_order([stored for stored in app.trials.all() if stored.file.part == question])
 
 
@@ -77,7 +77,7 @@ def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
 
 
 def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
-    """Return whether the answer needs another trial."""
+    """Return whether the answer needs another trial, or more runs of the last trial."""
     return isinstance(follow(parts), TrialFile) or not is_over(parts[-1])
 
 

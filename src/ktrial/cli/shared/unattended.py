@@ -120,7 +120,7 @@ def finish_running(app: App, stored: StoredTrial) -> None:
 def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     """Raise Refused while the machine carries out a plan, or has runs of this trial that nobody has fetched.
 
-    Check both only if that needs no prompt.
+    Check nothing if that would need a prompt.
     """
     root = app.best_session("looking for plans")
     if not root.is_root or "unattended-status" not in root.hello.get("capabilities", ()):
@@ -129,8 +129,9 @@ def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     refuse_running(root, trial)
     if stored is not None and _has_unfetched(app, stored):
         raise Refused(
-            f"this machine has runs of {stored.trial} that nobody has fetched, from a plan it carried out by itself",
-            hint=f"fetch the runs with `ktrial trial resume {stored.trial} --unattended`",
+            f"cannot continue {stored.trial} here: this machine measured some of its blocks by itself (--unattended), "
+            "and ktrial has not fetched these runs",
+            hint=f"fetch the runs and continue with `ktrial trial resume {stored.trial} --unattended`",
         )
 
 

@@ -59,7 +59,7 @@ def undo_all(app: App, session: AgentSession, status: Status, *, dry_run: bool, 
 def plan_undo(
     app: App, session: AgentSession, words: Sequence[str], status: Status, kept: Mapping[Form, KeptFile]
 ) -> KeepPlan | None:
-    """Return the plan that removes single settings from the kept files; None if the plan would empty all of them."""
+    """Return the plan that removes single settings from the kept files; None if the plan would empty all files."""
     entries = kept_entries(kept)
     addresses = {address for entry in entries for address in entry.values}
     wanted = [str(parse_assignment(word)[0]) if is_assignment(word) else word for word in words]

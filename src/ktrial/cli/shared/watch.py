@@ -105,7 +105,7 @@ def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[
 def untraced(why: str) -> str:
     """Return the warning that tracing failed.
 
-    It is printed at the start, when the user can still fix the cause.
+    ktrial prints it at the start, when the user can still fix the cause.
     """
     return clean(f"not tracing events: {why}") + "\n"
 

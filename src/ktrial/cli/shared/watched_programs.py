@@ -65,7 +65,7 @@ def watched_program(
 ) -> HeldProgram | GuestProgram:
     """Return a stopped program of the user, which the watch starts. Raise BadInput if it cannot start.
 
-    On another host it gets only the variables that the user names.
+    On another host the program gets only the variables that the user names.
     """
     if app.host is None:
         return HeldProgram(words, environment=started_environment(variables, clean=clean))

@@ -59,10 +59,10 @@ def command(
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    Each claim gets one status: supported, refuted, not supported, at odds with the data, or cannot be decided here.
-    "Not supported" means that the data allow the claim without showing it. "At odds with the data" means that the data
-    speak against the claim without refuting it. A claim file may also contain published figures, which ktrial checks
-    without data (docs/formats.md).
+    Each claim gets one status: supported, refuted, not supported by these data, at odds with these data, or cannot be
+    decided here. "Not supported by these data" means that the data allow the claim without showing it. "At odds with
+    these data" means that the data speak against the claim without refuting it. A claim file may also contain published
+    figures, which ktrial checks without data (docs/formats.md).
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery

@@ -35,9 +35,9 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
-    """Export sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
+    """Export the runs of sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
 
-    ktrial lists on stderr what a format cannot represent. `ktrial bundle` packs all data of sessions.
+    ktrial lists on stderr what the format cannot represent. To export all data of a session, use `ktrial bundle`.
 
     \b
     ktrial export-runs 20261121T2 --format csv -o results.csv

@@ -47,7 +47,7 @@ def command() -> None:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Read facts of the machines; show the waves and how long they take; measure nothing.",
+    help="Show the waves and how long they take, or the status of this file's unfinished trial; measure nothing.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option

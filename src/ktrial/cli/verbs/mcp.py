@@ -14,7 +14,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import seconds
-from ktrial.kit.errors import BadInput, KtrialError, Refused, in_lower_case
+from ktrial.kit.errors import BadInput, KtrialError, Refused, in_lower_case, quoting_hint
 
 _EXTRA = "mcp>=2.3,<3"
 _LONGEST_LIFE_S = 24 * 3600.0
@@ -114,7 +114,7 @@ def _words_of(live: str) -> tuple[str, ...]:
     except ValueError as error:
         raise BadInput(
             f"cannot read --live {live!r}: {in_lower_case(str(error))}",
-            hint="close each quote, for example  --live \"--metric 'ms:lower=log:FILE?match=([0-9.]+) ms'\"",
+            hint=quoting_hint(error),
         ) from None
 
 

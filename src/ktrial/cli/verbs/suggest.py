@@ -23,9 +23,9 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
-    """Suggest settings, from goals and their profiles, that would change something on this machine.
+    """List the settings of goals, and of the goals' profiles, that would change something on this machine.
 
-    For each setting ktrial shows its price, the evidence for and against it, and a command that tests it. ktrial
+    For each setting, ktrial shows the price, the evidence for and against it, and a command that tests it. ktrial
     applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger
