@@ -25,8 +25,8 @@ SLEEP = ("sleep", "6.03")
 BLOCKS = 7
 
 
-def first_byte(machine: RemoteMachine, *words: str) -> None:
-    """Wait for the first byte of a command's output, and for the end of the command."""
+def run_command(machine: RemoteMachine, *words: str) -> None:
+    """Run a command to its end; fail if it prints nothing."""
     with subprocess.Popen(
         machine.command(*words),
         env=machine.environment(),
@@ -94,14 +94,14 @@ def main() -> int:
         words = ("facts", "--json")
         there, back, pieces = spent(machine, *words)
         print(f"facts, the agent is copied: {there:,} bytes there, {back:,} back, {pieces:,} pieces")
-        actions = {PEER: partial(connect, machine), "facts, the agent is copied": partial(first_byte, machine, *words)}
+        actions = {PEER: partial(connect, machine), "facts, the agent is copied": partial(run_command, machine, *words)}
         times = measure(actions, ROUNDS)
         report(times, PEER, {})
         print()
         spent(machine, "--host-keep-agent", *words)
         there, back, pieces = spent(machine, *words)
         print(f"facts, the agent is there: {there:,} bytes there, {back:,} back, {pieces:,} pieces")
-        actions = {PEER: partial(connect, machine), "facts, the agent is there": partial(first_byte, machine, *words)}
+        actions = {PEER: partial(connect, machine), "facts, the agent is there": partial(run_command, machine, *words)}
         report(measure(actions, ROUNDS), PEER, {})
         size, pieces_each = visits(machine)
         print(f"\na visit of a trial: {size:,.0f} bytes both ways, {pieces_each:.0f} pieces")

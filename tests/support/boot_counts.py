@@ -43,7 +43,7 @@ class BootCount(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.back <= self.attempts or self.attempts == 0:
-            raise ValueError(f"{self.back} of {self.attempts} attempts cannot have led back")
+            raise ValueError(f"{self.back} of {self.attempts} attempts cannot have come back")
 
 
 class _Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,14 +104,14 @@ def _toml(value: object) -> str:
 def table(counts: Iterable[BootCount]) -> str:
     """Return the table of attempts per loader and fault, with the bound of failures per loader."""
     counts = tuple(counts)
-    lines = ["| Loader | Fault | Userspace | Attempts | Led back |", "|---|---|---|---|---|"]
+    lines = ["| Loader | Fault | Userspace | Attempts | Came back |", "|---|---|---|---|---|"]
     groups: dict[tuple[str, str, str], list[BootCount]] = {}
     for one in sorted(counts, key=lambda one: (one.firmware, one.fault, one.userland)):
         groups.setdefault((one.firmware, one.fault, one.userland), []).append(one)
     for (firmware, fault, userland), found in groups.items():
         attempts, back = _sums(found)
         lines.append(f"| {firmware} | {fault} | {userland} | {attempts} | {back} |")
-    lines += ["", "| Loader | Attempts | Led back | Failures, at most (95 %) |", "|---|---|---|---|"]
+    lines += ["", "| Loader | Attempts | Came back | Failures, at most (95 %) |", "|---|---|---|---|"]
     for firmware in sorted({one.firmware for one in counts}):
         own = [one for one in counts if one.firmware == firmware]
         attempts, back = _sums(own)

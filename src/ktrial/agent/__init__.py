@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent (the Rust helper) as the Python head sees it: its binary, its sessions, its clock."""
+"""The Python head's side of the agent, a Rust program: find the agent, start it, and talk to it."""

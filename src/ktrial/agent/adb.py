@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to a phone through the user's own `adb` program and its server."""
+"""Reach a phone through the user's own `adb` program and its server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def devices_in(text: str) -> list[ListedDevice]:
 
 
 class AdbWay:
-    """A phone that adb reaches, by its serial number; implements `agent.remote.Way`."""
+    """Reaches the phone with a given serial number; implements `agent.remote.Way`."""
 
     program = "adb"
     bases = f"{TEMPORARY}/ktrial /data/adb/ktrial-agents"
@@ -139,7 +139,10 @@ def _devices(serial: str | None = None) -> list[ListedDevice]:
 
 
 def find_serial() -> str:
-    """Return the serial number of the only phone. Raise KtrialError for none, BadInput for several."""
+    """Return the serial number of the only phone, or of the only ready one.
+
+    Raise KtrialError if adb lists no phone, BadInput if several remain.
+    """
     found = _devices()
     if not found:
         raise KtrialError(
@@ -157,7 +160,7 @@ def find_serial() -> str:
 
 
 def check_is_there(serial: str) -> None:
-    """Connect to a phone on the network (HOST:PORT), and raise KtrialError if adb cannot reach the phone."""
+    """Raise KtrialError if adb cannot reach the phone. First connect to the phone if `serial` is HOST:PORT."""
     said = ""
     if re.fullmatch(r"\S+:\d+", serial) and all(one.serial != serial for one in devices_in(_ask("devices"))):
         said = _ask("connect", serial).strip()
@@ -173,7 +176,7 @@ def check_is_there(serial: str) -> None:
 
 
 def check_serial(word: str, serial: str) -> None:
-    """Raise BadInput for a word that adb would read as an option or as several words, not as a serial number."""
+    """Raise BadInput for a `serial` that adb would read as an option or as several words. `word` is for the error."""
     if serial.startswith("-") or any(not one.isprintable() or one.isspace() for one in serial):
         raise BadInput(
             f"--host {word}: not a serial number",

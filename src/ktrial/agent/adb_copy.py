@@ -2,7 +2,7 @@
 """Copies of this machine's programs on a phone, which last as long as the connection.
 
 A shell on the phone receives a copy, waits for the end of its input, and removes the copy, even if the cable is pulled.
-Nothing crosses the cable while it waits.
+Nothing crosses the cable while the shell waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class ProgramThere:
-    """A copy of a program on a phone, in a folder named by the program's digest; `base` holds ktrial's files."""
+    """A copy of a program on a phone, in a folder named by the program's digest; `base` is ktrial's folder there."""
 
     def __init__(self, way: Way, base: str, program: Path, architecture: str) -> None:
         data = program.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the agent's binary in a fixed list of places; PATH is never searched."""
+"""Find the agent's binary at one of a few fixed paths; ktrial never searches PATH for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AGENT_NAME = "ktrial-agent"
 
 
 class AgentNotFound(KtrialError):
-    """No executable agent exists; the message lists the places that were checked."""
+    """ktrial found no executable agent; the message lists the paths that it tried."""
 
     def __init__(self, places: tuple[Path, ...]) -> None:
         listed = "".join(f"\n  {place}" for place in places)
@@ -36,7 +36,7 @@ def find_agent(package: Path | None = None) -> Path:
 
 
 def agent_places(package: Path) -> tuple[Path, ...]:
-    """Return where the agent of `package` may be, in order: the checkout's own build, the wheel's copy."""
+    """Return the paths to search for the agent of `package`, in order: the checkout's own build, the wheel's copy."""
     installed = package / "_bin" / AGENT_NAME
     if package.parent.name == "src":
         return (package.parent.parent / ".setup" / "bin" / AGENT_NAME, installed)

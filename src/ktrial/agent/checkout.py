@@ -14,7 +14,7 @@ _FOLDER_OF_ROOT = Path("/etc/ktrial")
 
 
 def checkout_folder() -> Path | None:
-    """Return the checkout that this ktrial runs from; None for an installed one."""
+    """Return the checkout from which this ktrial runs; None if ktrial is installed."""
     package = Path(__file__).resolve().parent.parent
     return package.parent.parent if package.parent.name == "src" else None
 
@@ -37,7 +37,7 @@ def remove_own_files() -> list[str]:
 
 
 def remaining_files() -> list[str]:
-    """Return the folders of the user and of root that an uninstall leaves alone."""
+    """Return the existing folders of the user and of root that an uninstall leaves alone."""
     checkout = checkout_folder()
     own = [config_folder(), state_folder(), _FOLDER_OF_ROOT, *([checkout] if checkout is not None else [])]
     return [str(folder) for folder in own if folder.exists()]

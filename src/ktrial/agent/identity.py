@@ -42,7 +42,7 @@ def identity(root: Path = Path("/")) -> Identity:
 
 
 def remember(folder: Path, hosts: set[str], users: set[str]) -> None:
-    """Store the names of another machine and its user, so that ktrial replaces them in published results."""
+    """Store the names of another machine and its users, so that ktrial replaces these names in published results."""
     from ktrial.kit import plain_json
 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -67,7 +67,10 @@ def with_hosts(own: Identity, hosts: Path) -> Identity:
 
 
 def salt(path: Path) -> bytes:
-    """Return the secret in `path`, and create it on first use. It makes placeholders equal in all bundles of a user."""
+    """Return the secret in the file `path`, which is created on first use.
+
+    The secret gives a name the same placeholder in all bundles of a user.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")

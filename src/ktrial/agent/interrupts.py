@@ -21,10 +21,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Record SIGINT, SIGTERM and SIGHUP within the `with` block; `wait` and `check` raise KeyboardInterrupt for them.
+    """Records SIGINT, SIGTERM and SIGHUP within the `with` block. `wait` and `check` then raise KeyboardInterrupt.
 
-    Nothing changes outside the block, in other threads and for signals that the caller ignores. The KeyboardInterrupt
-    carries the signal's number; `number` keeps it. Nested blocks have no further effect.
+    Nothing changes outside the block, in other threads, or for signals that ktrial already ignores. The
+    KeyboardInterrupt carries the signal's number, which is also in `number`. Nested blocks have no further effect.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Interrupts:
                 os.close(descriptor)
 
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
-        """Wait until a descriptor is readable (True) or `limit_s` has passed (False). Data come before signals."""
+        """Return True when a descriptor is readable, False after `limit_s`. Data take precedence over a signal."""
         own = [self._pipe[0]] if self._pipe is not None else []
         end_s = None if limit_s is None else time.monotonic() + limit_s
         while True:

@@ -20,7 +20,7 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 
 
 def launch_anew() -> None:
-    """Start this command again through the agent, unless the agent started it or it runs from a checkout as root.
+    """Start this command again through the agent, unless the agent started it or root started it from a checkout.
 
     Raise PrivilegeMissing if a user other than root could change the agent.
     """

@@ -46,7 +46,7 @@ def numbered(session: int, content: bytes) -> bytes:
 
 
 def number_of(content: bytes) -> tuple[int, bytes]:
-    """Return the session that a frame belongs to, and the rest of its content. Raise Garbled if it names none."""
+    """Return the number of a frame's session, and the rest of the content. Raise Garbled if the number is missing."""
     if len(content) < _NUMBER.size:
         raise Garbled(f"a frame lacks the number of its session: {content!r}")
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
@@ -62,7 +62,7 @@ class LineFrames:
         self._hint = hint
 
     def feed(self, piece: bytes) -> list[Frame]:
-        """Return the frames that this piece completes. Raise Garbled if the line carries something else."""
+        """Return the frames that this piece completes. Raise Garbled if the line carries anything but frames."""
         self._rest += piece
         found: list[Frame] = []
         at = 0

@@ -25,9 +25,9 @@ _MOST_DENIALS = 3
 class PhoneSession(AgentSession):
     """An agent's session on a phone. Facts from `ask` complete or replace the agent's facts.
 
-    `list_modules` asks for root on the phone's screen. A session without root calls it only if a caller asks for that
-    fact by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused the setting, as
-    far as the kernel's log shows.
+    `list_modules` asks for root on the phone's screen. A session without root calls it only if a caller requests the
+    fact MODULES by its full name. If the kernel refuses a setting, `say` shows what SELinux denied, as far as the
+    kernel's log tells.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PhoneSession(AgentSession):
 
 
 def denials(log: KernelLog) -> tuple[str, ...]:
-    """Return a line for each denial of SELinux, or why the denials are unknown."""
+    """Return a line for each of the first few denials of SELinux, or why the denials are unknown."""
     if log.unreadable is not None:
         return (f"SELinux may have refused the setting; the kernel's log is unreadable: {log.unreadable}",)
     found = dict.fromkeys(
@@ -76,13 +76,13 @@ def denials(log: KernelLog) -> tuple[str, ...]:
 
 
 def ask_phone(session: AgentSession, names: Sequence[str], environment: Mapping[str, str]) -> Mapping[str, Fact]:
-    """Return the named facts, which Android's programs print in the `session` of the phone's shell user."""
+    """Return the named facts from Android's own programs, which run as the phone's shell user in `session`."""
     argv = ("/system/bin/sh", "-c", script(names))
     return phone_facts(_text(_run(session, argv, environment), "stdout"), names)
 
 
 def ask_modules(session: AgentSession, asker: Sequence[str], environment: Mapping[str, str]) -> Fact:
-    """Return the phone's modules; `asker` are the words that start a program as root on the phone."""
+    """Return the fact about the phone's modules; `asker` begins the command line that runs a program as root."""
     answer = _run(session, (*asker, *LIST_MODULES), environment)
     if answer["exit"].get("status") != 0:
         why = _text(answer, "stderr").strip().splitlines() or ["su ended without a reason"]

@@ -93,7 +93,7 @@ class Way(Protocol):
         """Return whether the program failed, and not the remote command; `why` is its last line on stderr."""
 
     def cannot_connect(self, why: str) -> KtrialError:
-        """Return the error for a failed connection."""
+        """Return the error to raise if the connection failed; `why` is the last line on stderr."""
 
     def architecture(self, machine: str) -> str:
         """Return the architecture of the agent for a machine on which `uname -m` prints `machine`.
@@ -128,7 +128,7 @@ class _AgentGone(KtrialError):
 class OtherMachine:
     """One connection to another machine; implements `agent.carrier.AgentCarrier`.
 
-    `way` leads to it. `agent_for` returns the agent for an architecture, `say` shows the user a message. With
+    `way` says how to connect. `agent_for` returns the agent for an architecture, `say` shows the user a message. With
     `keeps`, the agent's copy stays there.
     """
 
@@ -205,7 +205,7 @@ class OtherMachine:
         self._end()
 
     def break_off(self, why: str) -> None:
-        """End a connection that does not answer."""
+        """Kill the program that connects, because the machine does not answer; `why` is the reason to report."""
         self._gone = self._gone or why
         self._process.kill()
 
@@ -427,7 +427,7 @@ def start_script(marker: str, bases: str) -> str:
 
 
 def start_program(argv: list[str]) -> subprocess.Popen[bytes]:
-    """Start the program so that Ctrl-C does not reach it, because ktrial ends the sessions in order.
+    """Start the program, shielded from Ctrl-C so that ktrial can end the sessions in order.
 
     The program may still ask on the terminal.
     """

@@ -72,7 +72,7 @@ class AgentSession:
         self._transport.wait(interrupts)
 
     def hang_up(self) -> None:
-        """End the agent's input: it stops what it runs and still replies."""
+        """End the agent's input; the agent stops what it runs and still replies."""
         self._transport.hang_up()
 
     def receive(self, do: str) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class AgentSession:
             raise self._lost(do, f"invalid answer ({error})") from None
 
     def close(self) -> None:
-        """End the session; the agent also ends the leases that belong to it."""
+        """End the session; the agent also ends the leases that belong to the session."""
         if self._open:
             self._open = False
             self._transport.close()

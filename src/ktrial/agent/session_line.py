@@ -100,7 +100,7 @@ class SessionLine:
         return self._under_way > 0
 
     def heard_out(self, limit_s: float) -> None:
-        """Wait at most `limit_s` until all that the other end sent has been read; then the streams can be closed."""
+        """Wait at most `limit_s` until everything that the other end sent is read; do not close the streams earlier."""
         self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transports for an agent's standard input and output: a child process, one behind sudo, a guest's agent."""
+"""Transports for the standard input and output of an agent: a child process, a process behind sudo, or a remote one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Transport(Protocol):
         """Write one request line. Raise OSError if the agent has ended."""
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Return one reply line, or nothing if the agent has ended. Raise TimeoutError after `limit_s`."""
+        """Return one reply line, or empty bytes if the agent has ended. Raise TimeoutError after `limit_s`."""
 
     def wait(self, interrupts: Interrupts) -> None:
         """Wait for the answer; raise KeyboardInterrupt on Ctrl-C."""
@@ -56,14 +56,14 @@ class Detached(Transport, Protocol):
     """An agent that a Ctrl-C in the terminal does not reach."""
 
     def answered(self) -> bool:
-        """Return whether there is something to read, or the agent has ended."""
+        """Return whether the agent has written something or has ended."""
 
     def finish(self) -> None:
         """End the agent's input, and kill an agent that does not end in time."""
 
 
 class PipeTransport:
-    """An agent that another program started, reached through two pipes; `child` is its pid if it is our child."""
+    """An agent reached through two pipes; `child` is its process id if it is a child of this process."""
 
     asker: str | None = None
 
@@ -162,7 +162,7 @@ class ProcessTransport(PipeTransport):
         self._process.stdout.close()
 
     def abandon(self) -> None:
-        """Kill the agent if this user may."""
+        """Kill the agent, unless it runs as root and this process does not."""
         super().abandon()
         with contextlib.suppress(PermissionError):
             self._process.kill()

@@ -108,7 +108,7 @@ class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
-    """Two network namespaces with a link between them: the run is in one, its `server` in the other.
+    """Two network namespaces with a link between them. The run is in one namespace, its `server` in the other.
 
     `link` may set congestion, qdisc, delay_us, loss_ppm, rate_bytes_per_s and limit_packets; the agent has a default
     for each. The agent starts `server` first, and the run when the server listens on TCP port `port` of SERVER_ADDRESS.
@@ -195,7 +195,7 @@ def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocat
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """Return the invocation with its servers pinned to `cpus`; unchanged if its own `cpus` are among these CPUs."""
+    """Return the invocation with its command and steps pinned to `cpus`, unless its own `cpus` are among them."""
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
     steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
@@ -247,7 +247,7 @@ class Benchmark(Protocol):
 
     @property
     def probe(self) -> Probe | None:
-        """The test of whether the benchmark can work here; None if having its programs is enough."""
+        """A test of whether the benchmark can work here; None if having its programs is enough."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -347,8 +347,8 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 def quoted(raw: RawOutput) -> str:
     """Return what a failed run printed, as the end of a message.
 
-    If a usage text follows, the first line names the fault, so it is always included. Some tools report failures on
-    stdout: if stderr is empty, the message quotes the end of stdout.
+    Of many lines, quote the first and the last: if a usage text follows, the first line names the fault. If stderr is
+    empty, quote the end of stdout, because some tools report failures there.
     """
     said = raw.stderr if raw.stderr.strip() or not raw.exit_status else raw.stdout[-QUOTED_BYTES:]
     lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines() if line.strip()]

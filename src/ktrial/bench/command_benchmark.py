@@ -87,8 +87,8 @@ class PrintedNumber:
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A number that the command prints; the end of its name gives the unit.
 
-    `_ms`, `_per_s`, `_bytes` and others are units; without one, the number is a score. `match` is a regular expression
-    with one group, or a path (`$.jobs[0].iops`) in the JSON document on stdout.
+    `_ms`, `_per_s`, `_bytes` and others are units; without a unit, the number is a score. `match` is a regular
+    expression with one group, or a path (`$.jobs[0].iops`) in the JSON document on stdout.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """Yield each fault with the key that has it."""
+        """Yield pairs of a key, such as `match`, and what is wrong with its value."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             hint = "use lower-case letters, digits and _, beginning with a letter"
             yield "name", BadInput(f"invalid metric name {self.name!r}", hint=hint)
@@ -118,7 +118,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 yield "match", BadInput(wrong, hint="put one group around the number, as in 'p99: ([0-9.]+)'")
 
     def outcome(self) -> tuple[Outcome, float]:
-        """Return the outcome in its base unit, and the factor from the printed unit to it."""
+        """Return the outcome in its base unit, and the factor from the printed unit to the base unit."""
         suffix, unit, factor, kind = next(
             (row for row in _SUFFIXES if self.name.endswith(row[0]) and self.name != row[0]),
             ("", "score", 1.0, "score"),
@@ -186,7 +186,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise error
 
     def faults(self) -> Iterator[tuple[str, BadInput]]:
-        """Yield each fault with its place, such as `$.metric[1].match`."""
+        """Yield pairs of a path in the file, such as `$.metric[1].match`, and what is wrong there."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.name):
             hint = "use lower-case letters, digits and hyphens"
             yield "$.name", BadInput(f"invalid benchmark name {self.name!r}", hint=hint)
@@ -288,7 +288,7 @@ def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
 
 
 def whole_number(found: re.Match[str]) -> str:
-    """Return the number with adjacent digits outside the match. In `1,5`, an expression may have matched only 1."""
+    """Return the number with adjacent digits outside the match: in `1,5`, an expression may have matched only `1`."""
     begin, end = found.span(1)
     before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
     began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)

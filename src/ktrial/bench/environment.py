@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the user's own commands: what they get from the shell, and what records show of it."""
+"""The environment of the user's own commands: which variables they get from the shell, and what records show."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def that_counts(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_one_salt(sides: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the lists `A=1, B=2` of several sides; drop hashes if their salts differ."""
+    """Return the variables, such as `A=1, B=2`, of each side of a comparison; drop hashes if their salts differ."""
     texts = {name: tuple(side) for name, side in sides.items()}
     salts = {salt for side in texts.values() for text in side for salt in _SALTED.findall(text)}
     if len(salts) < 2:

@@ -27,11 +27,11 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """A run begins: number `run` of the session, at place `place` of `runs`.
+    """A run begins. It has the number `run` in the session, and it is number `place` of `runs` planned runs.
 
-    A run that is repeated at once keeps its place; the repetition of a void run gets another place at the end.
-    `left_s` is the time to the end of all runs, null if unknown. With `left_is_least`, it excludes runs of unknown
-    length.
+    A run that is repeated at once keeps its `place`; the repetition of a void run gets a new one at the end.
+    `left_s` is the time to the end of all runs, null if unknown. With `left_is_least`, that time excludes runs of
+    unknown length.
     """
 
     run: int

@@ -29,7 +29,7 @@ Texts = Mapping[str, str | None]
 
 
 class GeneratorLook(NamedTuple):
-    """The files of a generator at one moment, by its own clock."""
+    """The content of a generator's files at one moment; `monotonic_s` is the generator's clock."""
 
     monotonic_s: float
     texts: Texts
@@ -51,7 +51,7 @@ def limit_files(groups: str | None) -> tuple[str, ...]:
 def with_readings(
     found: GeneratorRun, looks: tuple[GeneratorLook, GeneratorLook] | None, raw: RawOutput, threads: int
 ) -> GeneratorRun:
-    """Return the generator with its readings during a run; `threads` is how many threads of the program send."""
+    """Return `found` with the readings during a run; `threads` is the number of threads that send."""
     program = None
     if raw.wall_ns and raw.user_us is not None and raw.system_us is not None:
         program = (raw.user_us + raw.system_us) * 1e3 / raw.wall_ns / threads
@@ -78,7 +78,7 @@ def with_readings(
 
 
 def generator_notes(found: GeneratorRun) -> tuple[str, ...]:
-    """Return doubts about the network of a run's load."""
+    """Return a note if the generator's network lost or damaged packets during the run."""
     if not found.network_errors:
         return ()
     return (f"the load generator's network lost or damaged {found.network_errors} packets during the run",)

@@ -45,7 +45,7 @@ EXACT_SETTLE_S = 12
 class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
     """A program that runs in the guest; `user` is its user and group id, None for root.
 
-    Programs in `beside` start just before it and run until it ends.
+    The programs in `beside` start just before it, and run until this program ends.
     """
 
     argv: tuple[str, ...]
@@ -81,7 +81,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel as named on the command line, and the machine on which it runs; `disk` adds a real file system.
+    """A kernel as named on the command line, and the virtual machine that runs it; `disk` adds a real file system.
 
     `tools` are paths of programs of this machine to put into the guest.
     """
@@ -130,7 +130,7 @@ class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guest_path(path: str) -> str:
-    """Return a program's path in a guest: the same as here, unless the guest mounts something over it."""
+    """Return a program's path in a guest: the same as on this machine, unless the guest mounts something over it."""
     return f"/usr/bin/{path.rpartition('/')[2]}" if path.startswith(_HIDDEN) else path
 
 
@@ -151,7 +151,7 @@ class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the program ended: its status, the signal that killed it, or why it did not start."""
+    """How the program ended: its status, the signal that killed it, why it did not start, or why its end is unknown."""
 
     status: int | None = None
     signal: int | None = None
@@ -204,7 +204,7 @@ _MORE, _LONGER = _SEE.format("--memory 2GiB"), _SEE.format("--limit 5m")
 
 
 class GuestFailed(KtrialError):
-    """The guest failed before its end."""
+    """The guest crashed, ended early or exceeded its time limit."""
 
     def __init__(self, message: str, exit_status: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint or (_LONGER if exit_status == STATUS_LIMIT else _MORE))
@@ -225,10 +225,10 @@ class InitCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestBootTime(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a kernel takes to reach its first process, in guest time; `wall_s` is the time of a whole boot here.
+    """How long a kernel takes to reach its first process, in guest time; `wall_s` is the real time of a whole boot.
 
-    `told_…` and `calls` (slowest first) come from one more boot in which the kernel logged its steps, which slows
-    the boot down. `cut` means that the newest lines of that log are missing.
+    `told_first_process_s`, `told_kernel_s` and `calls` (slowest first) come from another boot. In that boot the kernel
+    logged its steps, which slows the boot down. `cut` means that the newest lines of this log are missing.
     """
 
     schema: str = "ktrial.guest-boot-time/1"

@@ -39,7 +39,10 @@ def measure(
     listen: Listener,
     around: Around | None = None,
 ) -> tuple[Result, tuple[RunRecord, ...]]:
-    """Make all runs of an order; return the result and the records, also after an interruption."""
+    """Make all runs of an order; return the result and the records, also after an interruption.
+
+    Raise KtrialError if no benchmark can run.
+    """
     missing = _missing(order, executor)
     tasks = tuple(task for task in order.tasks if task.label not in missing)
     if not tasks:

@@ -15,7 +15,7 @@ _DIGITS = 4
 
 
 class NumberColumn(msgspec.Struct, frozen=True):
-    """A unit and a number of decimals."""
+    """The unit and the number of decimals of a column; `factor` is the size of the unit in base units."""
 
     factor: float
     unit: str

@@ -14,7 +14,7 @@ _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes, then the content of each compressed layer. Raise BadInput for an invalid layer or too many."""
+    """Yield the bytes, then the content of each compressed layer. Raise BadInput for an invalid or too deep layer."""
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)

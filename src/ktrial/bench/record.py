@@ -70,9 +70,9 @@ class GeneratorRun(msgspec.Struct, frozen=True, kw_only=True):
 
     The generator loaded a server on the machine `measured`. `identity` must be equal in all runs. `program_share` is
     the CPU time of the sending program per thread and second, `machine_share` the share of all CPUs that was busy.
-    `throttled_share` says how long a CPU limit of its control groups held each thread back. `busy_share` tells how near
-    the generator was to its limit: 1 means that it could not send more. `waiting_share` is the share of the time in
-    which a task waited for a CPU, `run_delay_s` how long all tasks waited.
+    `throttled_share` is the share of the run in which CPU limits of its control groups stopped a thread, on average.
+    `busy_share` shows how near the generator was to its limit: 1 means that it could not send more. `waiting_share` is
+    the share of the time in which a task waited for a CPU, `run_delay_s` how long all tasks waited.
     """
 
     name: str
@@ -91,8 +91,8 @@ class GeneratorRun(msgspec.Struct, frozen=True, kw_only=True):
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """A command as executed, with its output; `argv` has the program's resolved path.
 
-    `steps` are the command lines that ran before it, up to a failure; `step_raw` is the output of `steps`. `built` says
-    from what ktrial built the program, if it did; `container` is the container in which the command ran.
+    `steps` are the command lines that ran before it, up to a failure; `step_raw` is the output of `steps`. `built` is
+    the receipt of the program if ktrial built it; `container` is the container in which the command ran.
     """
 
     argv: tuple[str, ...]
@@ -112,10 +112,10 @@ class Watch(Protocol):
     """Observes the machine around a run."""
 
     def begin(self) -> None:
-        """Begin to observe, directly before the run."""
+        """Start to observe the machine, directly before the run."""
 
     def end(self) -> None:
-        """Stop, directly after the run; not called if the run was interrupted."""
+        """Stop observing, directly after the run; not called if the run was interrupted."""
 
 
 class Artefact(msgspec.Struct, frozen=True):
@@ -233,7 +233,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a run in a trial: block (null for a warm-up), arm, kernel and boot."""
+    """Where a run belongs in a trial: block (null for a warm-up), arm, kernel and boot."""
 
     trial: str
     protocol_sha256: str
@@ -246,10 +246,10 @@ class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`; `failure` says why it has no measurements, if it failed.
 
-    A run of round 0 is a warm-up: stored, but not in summaries. `conditions` are null if not observed. `findings`
-    compare the starts of this run and of the first run; `settled` says how long ktrial waited before the run. `void`
-    lists why the run is void; such a run also has a `failure`. A `repeated` run was void or disturbed by input, and
-    another run replaces it.
+    A run of round 0 is a warm-up: stored, but not in summaries. `conditions` are null if not observed. `findings` are
+    doubts about the start of this run; `settled` says how long ktrial waited before the run. `void` lists why the run
+    is void; such a run also has a `failure`. A `repeated` run was void or disturbed by input, and another run replaces
+    it.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -307,7 +307,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome of a benchmark over all good runs; `cv`, the coefficient of variation, is null for one run."""
+    """An outcome of a benchmark over all good runs; `cv` is its coefficient of variation, null if that is undefined."""
 
     benchmark: str
     outcome: str

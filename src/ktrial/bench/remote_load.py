@@ -31,7 +31,7 @@ from ktrial.machine.facts import FactBook
 
 
 class ServerAddress(NamedTuple):
-    """Where the server listens, on the measured machine; without a port, each run takes a free one."""
+    """Where the server listens on the measured machine. If `port` is None, each run takes a free port."""
 
     address: str
     port: int | None = None
@@ -44,7 +44,7 @@ class ServerAddress(NamedTuple):
 
 
 class LoadedBenchmark:
-    """A benchmark whose server runs on the measured machine and whose load comes from another; implements `Benchmark`.
+    """A benchmark whose server is on the measured machine and whose load comes from another; implements `Benchmark`.
 
     `identify` returns what identifies the generator and a program on it. That text is a parameter of the benchmark,
     because ktrial does not compare runs with different parameters.

@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPlace(NamedTuple):
-    """The place of a run in the schedule."""
+    """A run in the schedule: the `label` of its benchmark, its round, and its position in that round."""
 
     label: str
     round: int
@@ -79,7 +79,7 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:
-    """Return the places of all runs in order; warm-ups come first, as round 0."""
+    """Return the schedule of all runs, in order; warm-ups come first, as round 0."""
     warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
     once = {label for label, one in invocations.items() if one.once_per_boot}
     return tuple(
@@ -90,7 +90,7 @@ def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tup
 
 
 def places_done(records: Iterable[RunRecord]) -> frozenset[RunPlace]:
-    """Return the places of completed runs; interrupted runs and runs to repeat do not count."""
+    """Return the runs of the schedule that are complete. Interrupted runs and runs to repeat do not count."""
     return frozenset(
         RunPlace(record.benchmark, record.round, record.position)
         for record in records

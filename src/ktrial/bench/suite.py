@@ -74,7 +74,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def needs_root(self) -> str | None:
-        """The resets that need root, as text for the prompt; None if there are none."""
+        """The resets that need root, as text for the prompt; None if no reset needs root."""
         swap = "resetting swap" if self.reset_swap else ""
         caches = "dropping caches" if self.drop_caches else ""
         named = " and ".join(part for part in (swap, caches) if part)

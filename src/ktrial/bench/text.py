@@ -33,7 +33,7 @@ def scale_for(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float, scale: tuple[float, str]) -> str:
-    """Return the value in a unit, with four significant digits, or as a whole number from 1000 on."""
+    """Return the value in the unit of `scale`, with four significant digits, or as a whole number from 1000 on."""
     shown = value / scale[0]
     return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
 
@@ -63,7 +63,7 @@ def duration(seconds: float) -> str:
 
 
 def circumstances(session: Session, *, width: int) -> str:
-    """Return the notes of a session, and timers that may disturb it."""
+    """Return the notes of a session, and the timers that may disturb the session."""
     lines = [paragraph(note, width=width) for note in session.notes]
     for one in session.disturbances:
         due = "now" if one.due_s < 1 else f"in {duration(one.due_s)}"
@@ -160,7 +160,7 @@ def list_text(
     *,
     width: int,
 ) -> str:
-    """Return tables of all benchmarks and suites, with what can run here, why others cannot, and next steps."""
+    """Return tables of all benchmarks and suites: what can run here, why the others cannot, and the next steps."""
     rows = [(name, "ready" if why is None else "missing", what) for name, what, why, _ in available]
     parts = [table(("benchmark", "here", "what it measures"), rows, width=width)] if rows else []
     reasons: dict[tuple[str, str | None], list[str]] = {}

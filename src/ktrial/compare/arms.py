@@ -32,10 +32,10 @@ SHOWN_READINGS = (
 class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run that is not a warm-up. `name` is its name in `ktrial show`, or its file and number.
 
-    Runs with the same `part_of` depend on each other, for example as values of one process. `clocks` maps each clock
-    to the run's time on it; only runs that share a clock have an order. `session` is the session in the store,
-    `trial_arm` the arm of the trial that made the run. With `by_host_name` only a host name identifies the machine:
-    two names can be one machine, and one name can be two. `events` counts the events behind each outcome, if known.
+    Runs with the same `part_of` depend on each other, for example as values of one process. `clocks` maps each clock to
+    the run's time on it; only runs that share a clock have an order. `session` is the session in the store, `trial_arm`
+    the arm of the trial that made the run. With `by_host_name` only a host name identifies the machine: two names can
+    stand for one machine, and one name for two machines. `events` counts the events behind each outcome, if known.
     `known` describes tool and machine under the keys of `comparability`; `other` holds a foreign file's other
     attributes.
     """
@@ -70,7 +70,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> dict[str, float]:
-        """The known numeric readings that a report shows beside the run's values, by name."""
+        """Return the known numeric readings that a report shows beside the run's values, by name."""
         found = {name: self.readings.get(name) for name in SHOWN_READINGS}
         return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
@@ -97,7 +97,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_of(arm: Arm) -> ArmSource:
-    """Return the source of an arm. The numbers of boots and machines are None unless every run states its own."""
+    """Return the source of an arm. The number of boots or machines is None if a run does not state its own."""
     boots = {run.boot for run in arm.runs}
     machines = {run.machine for run in arm.runs}
     names = sorted({key for run in arm.runs for key in run.known})

@@ -56,7 +56,7 @@ _HERE = frozenset(("governor", "on_ac"))
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding on one arm against the control. `benchmark` is set if it concerns only that benchmark."""
+    """A finding on one arm against the control. `benchmark` is set if the finding concerns only that benchmark."""
 
     arm: str
     finding: Finding

@@ -46,7 +46,7 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the user. `margin` is relative; `declared` are keys that are meant to differ.
 
     `excluded` maps each run that is left out to the reason. `keep_repeats` also shows outcomes that repeat another
-    one. With `tiers`, each arm builds on the arm before it and is compared with that arm too. With `pool`, the runs
+    outcome. With `tiers`, each arm builds on the arm before it and is compared with that arm too. With `pool`, the runs
     come from several machines, which are judged one by one and together.
     """
 
@@ -109,9 +109,9 @@ def foreign_judge(swing: float, *, assumptions: bool = True, alpha: float = 0.05
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:
-    """Return the comparison.
+    """Return the comparison of the arms with the control.
 
-    If runs are excluded, it also contains the comparison of all runs, and the outcomes whose verdict or interval
+    If runs are excluded, the result also holds the comparison of all runs, and the outcomes whose verdict or interval
     depends on the exclusion.
     """
     if asked.pool:

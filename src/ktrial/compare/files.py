@@ -69,7 +69,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
-    """Write all files, and remove unchanged files of an earlier publication that are no longer part of this one.
+    """Write all files, and remove unchanged files of an earlier publication that are not among `files`.
 
     `listing` is the name of the file that lists the published files with their digests.
     """

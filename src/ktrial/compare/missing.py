@@ -31,7 +31,7 @@ class HoleRow(NamedTuple):
 
 
 def hole_rows(found: Comparison) -> tuple[HoleRow, ...]:
-    """Return outcomes that the control or an arm lacks, in order, and then benchmarks that no arm has."""
+    """Return rows for outcomes that the control or an arm lacks, then rows for benchmarks that no arm has."""
     if not found.arms:
         return ()
     control, *arms = sorted(found.arms, key=lambda one: one.arm != found.control)

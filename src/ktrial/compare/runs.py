@@ -87,7 +87,7 @@ _OF_A_RUN = frozenset(("run", "round", "session", "suite", "date", "temp_end_c",
 
 
 def from_store(session: StoredSession, run: StoredRun) -> ComparedRun | None:
-    """Convert a run of the store; None for a warm-up or a run that has not ended."""
+    """Convert a run of the store; return None for a warm-up or a run that has not ended."""
     if run.warm_up or run.state == "running":
         return None
     if first_origin(session).startswith("import:"):

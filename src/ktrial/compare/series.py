@@ -46,12 +46,12 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def unit(self) -> Unit:
-        """The unit; if units are mixed, a unit of the first arm."""
+        """Return the unit; if units are mixed, return a unit of the first arm."""
         return sorted(next(iter(self.units.values())))[0]
 
     @property
     def direction(self) -> Direction | None:
-        """The better direction, or None if no run states one or they disagree."""
+        """Return the better direction; None if no run states one or runs disagree."""
         told = {one for some in self.directions.values() for one in some}
         return told.pop() if len(told) == 1 else None
 
@@ -64,7 +64,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def dependent(self) -> Finding | None:
-        """A note on how many values of one process were averaged in each arm; None if no values were averaged."""
+        """Return a note on how many values of one process were averaged in each arm; None if none were averaged."""
         counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
         if all(values == units for values, units in counts.values()):
             return None
@@ -78,7 +78,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def mixed(self) -> str | None:
-        """Why the values cannot be compared (mixed units or directions), or None."""
+        """Return why the values cannot be compared (mixed units or directions); None if they can."""
         for what, sides in (("units", self.units), ("directions", self.directions)):
             if len({one for some in sides.values() for one in some}) > 1:
                 told = ", ".join(f"{' and '.join(sorted(some))} in {arm}" for arm, some in sides.items())
@@ -87,7 +87,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def few_events(self) -> Finding | None:
-        """A finding if the outcome is a percentile and the typical run of an arm has too few events; otherwise None."""
+        """Return a finding if the outcome is a percentile for which the typical run of an arm has too few events."""
         quantile = quantile_of(self.outcome)
         arms = (
             [run.events[self.outcome] for run, _ in runs if self.outcome in run.events] for runs in self.runs.values()
@@ -105,7 +105,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
 
 def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
-    """Return all outcomes by `benchmark.outcome`, in order of appearance."""
+    """Return all outcomes by `benchmark.outcome`, in order of appearance. Raise BadInput for infinities and NaN."""
     found: dict[str, ComparedSeries] = {}
     for arm in arms:
         for run in arm.good:
@@ -128,7 +128,7 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
 def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
     """Return the outcome that the user names as `benchmark.outcome`, as `outcome`, or by its last words.
 
-    `p50` means `pipe.wakeup_p50` if nothing else matches.
+    `p50` means `pipe.wakeup_p50` if nothing else matches. Raise BadInput if several outcomes match or none does.
     """
     every = list(found)
     ends = tuple(f"{between}{wanted}" for between in _BETWEEN)
@@ -147,7 +147,7 @@ def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
 
 
 def margin_of(series: ComparedSeries, asked: float | None) -> float:
-    """Return `asked`, or the default margin: 2 %, for p95 5 %, for p99 10 %."""
+    """Return `asked`, or the default margin: 2 %, from p95 on 5 %, from p99 on 10 %."""
     if asked is not None:
         return asked
     return margin_of_tail(quantile_of(series.outcome))

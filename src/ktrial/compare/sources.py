@@ -51,7 +51,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults], reading: ReadingOptions) -> Gathered:
-    """Return the arms that the words name. `results` is called only if a word needs the store."""
+    """Return the arms that `sources` name. `results` opens the store, and is called only if a source needs it."""
     found: dict[str, Arm] = {}
     given: dict[str, ComparedSource] = {}
     resolved: list[AskedSource] = []
@@ -133,7 +133,10 @@ def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
 
 
 def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Arm, ...]]:
-    """Return the control (the first arm, unless one is named) and all others."""
+    """Return the control (the arm `wanted`, by default the first) and all other arms.
+
+    Raise BadInput for an unknown name, or if there is only one arm.
+    """
     names = [arm.name for arm in arms]
     if wanted is not None and wanted not in names:
         raise UnknownName("arm", wanted, names, hint=f"use one of: {', '.join(names)}")

@@ -16,7 +16,10 @@ from ktrial.tuning.state.state import parse_state
 
 
 def split_declared(words: Iterable[str], catalog: Catalog) -> tuple[tuple[str, ...], tuple[Declaration, ...]]:
-    """Split declared differences into condition keys on the one hand and knobs and paths on the other."""
+    """Return the condition keys among declared differences, and declarations of the knobs and paths among them.
+
+    Raise BadInput for a word that is neither.
+    """
     given = list(dict.fromkeys(words))
     keys = tuple(word for word in given if word in KEYS)
     try:

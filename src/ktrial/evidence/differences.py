@@ -32,7 +32,7 @@ _NOTHING = object()
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a recheck cannot reproduce: its place, and the stored and the recomputed value."""
+    """Something that a recheck cannot reproduce. `where` is its place, and `told` says what is wrong."""
 
     kind: Kind
     where: str

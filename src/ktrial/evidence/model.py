@@ -53,7 +53,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file `session.json`. `origin` is the origin in the first store; `states` maps places to digests in `raw/`."""
+    """The file `session.json`.
+
+    `origin` is the session's origin before any bundle, such as `bench`. `states` maps `begin`, `end` or a trial's arm
+    to the digest of a machine state in `raw/`.
+    """
 
     session: str
     suite: str
@@ -68,7 +72,7 @@ class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class BundledRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of `runs.jsonl`. `raw` maps names to digests in `raw/`."""
+    """One line of `runs.jsonl`. `raw` maps the names of the run's outputs to digests in `raw/`."""
 
     number: int
     benchmark: str

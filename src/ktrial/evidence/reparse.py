@@ -67,7 +67,7 @@ def reparse_run(run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[st
 def read_again(
     run: StoredRun, raw: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark]
 ) -> tuple[ParsedRun, tuple[KeptMeasurement, ...], str | None]:
-    """Return what the current adapter reads, its measurements with units, and the reason if there are none."""
+    """Return what the current adapter reads, the measurements with units, and the reason if it cannot read the run."""
     document = run.document or {}
     output = _output(document, raw)
     try:

@@ -75,7 +75,7 @@ class BundleSignature(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def next_step(self) -> str:
-        """What to do about this state."""
+        """What the user should do next: a command, or an imperative."""
         if self.state == "good":
             return f"ktrial recheck {self.file}"
         if self.state == "missing":

@@ -88,7 +88,7 @@ class Ansible:
         self._store = store
 
     def inventory(self) -> Inventory:
-        """Read the inventory. Raise BadInput if it is unreadable or has no such host, KtrialError if Ansible hangs."""
+        """Read the inventory. Raise BadInput if it is unreadable or selects no host, KtrialError if Ansible hangs."""
         for source in self._sources:
             if "," not in source and not Path(source).exists():
                 raise BadInput(
@@ -132,7 +132,7 @@ class Ansible:
     ) -> Iterator[TaskResult | None]:
         """Run one task with arguments of its own on each host; yield each host's result as soon as it arrives.
 
-        With `check`, nothing is written. From time to time yield None. If the caller stops early, Ansible is stopped.
+        With `check`, nothing is written. From time to time yield None. If the caller stops early, Ansible ends too.
         """
         names = sorted({name for one in arguments.values() for name in one})
         # The arguments are encoded, so that Ansible never reads a value as a template, which could run commands here.

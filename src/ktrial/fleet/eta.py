@@ -38,7 +38,7 @@ def wave_seconds(began: FleetBegan, forks: int) -> Mapping[int, float]:
 def seconds_left(standing: FleetStanding, now_unix_ms: int) -> float | None:
     """Return how long the trial still takes; None if that is unknown or the trial is over.
 
-    Once machines have finished, the others are expected to take the median of their times.
+    Once machines have finished, ktrial expects every other machine to take the median of the known times.
     """
     machine_s = _machine_seconds(standing)
     if machine_s is None or standing.end is not None:

@@ -30,9 +30,9 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How the machines of a fleet take part.
 
     In the design `within`, each machine measures all arms, in `blocks` blocks. In `pairs`, machines with equal facts in
-    `match` form pairs, with the closest values of the number `near` if that is given. A coin decides which machine of a
-    pair gets the arm, and each machine measures only its own arm. In `stepped`, all machines are measured in every
-    period, and in each period one more wave has the arm; chance decides the order.
+    `match` form pairs; if `near` names a numeric fact, the machines of a pair have close values of this fact. A coin
+    decides which machine of a pair gets the arm, and each machine measures only its own arm. In `stepped`, all machines
+    are measured in every period, and in each period one more wave has the arm; chance decides the order.
 
     `waves` contains the sizes of groups of machines, as numbers or as shares of all; the last size repeats. At most
     `at_once` machines measure at the same time. `guard_error` is the chance that the guards stop a harmless trial.

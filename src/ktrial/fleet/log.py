@@ -107,7 +107,7 @@ class WaveEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class TakenOver(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="coordinator"):
-    """A coordinator took the fleet over: its name and its fence, which is higher than all fences before."""
+    """A coordinator took over the trial. `holder` names it, and its `fence` is higher than all fences before."""
 
     holder: str
     fence: int

@@ -37,7 +37,7 @@ class WaveOutcome(NamedTuple):
 
 
 def proven_arms(trial: FleetTrial, found: FleetResult) -> list[str]:
-    """Return the arms that are better on machines like these; none if a wave stopped the trial."""
+    """Return the arms that are `better` with the scope `machines like these`; none if a wave stopped the trial."""
     if any(over.decision == "stop" for over in found.waves):
         return []
     return [
@@ -51,7 +51,10 @@ def proven_arms(trial: FleetTrial, found: FleetResult) -> list[str]:
 
 
 def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, anyway: bool) -> str:
-    """Return the arm to keep. Raise Refused if it was not proven better, BadInput if there is no such arm."""
+    """Return the arm to keep. Raise BadInput if there is no such arm.
+
+    Raise Refused if the arm was not proven better, unless `anyway` is set.
+    """
     arms = [name for name in trial.arms if name != trial.control and not trial.arms[name].placebo]
     if wanted is not None and wanted not in arms:
         raise BadInput(f"{found.fleet} has no arm {wanted}", hint=f"use one of: {', '.join(arms)}")
@@ -96,7 +99,7 @@ def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[st
 
 
 def waves_of(standing: FleetStanding, hosts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the hosts in waves as large as the trial's: its machines in their order, then the other hosts."""
+    """Return the hosts in waves as large as the trial's waves: the trial's machines in order, then other hosts."""
     known = dict.fromkeys(one.host for one in standing.began.machines)
     ordered = [host for host in known if host in set(hosts)] + [host for host in hosts if host not in known]
     found = []

@@ -252,7 +252,7 @@ def _about(one: FleetContrast, width: int) -> Iterator[str]:
 
 
 def spread_sentence(one: FleetContrast) -> str | None:
-    """Return how the effect differs between machines; None if they are not pooled."""
+    """Return how the effect differs between machines; None if the machines are not pooled."""
     pooled = one.pooled
     if pooled.tau is None or pooled.predicted_low is None or pooled.predicted_high is None:
         return None

@@ -23,7 +23,7 @@ class AgentSaid(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """A reply: the content of its `ok`, or its error."""
+    """A reply to the request with the number `id`. It has either `ok` or `error`."""
 
     id: int | None
     ok: dict[str, Any] | None = None
@@ -34,7 +34,7 @@ _DECODER = msgspec.json.Decoder(Reply)
 
 
 def read_replies(data: bytes) -> dict[int, Reply]:
-    """Return the replies by number, without a last line that was cut off. Raise UnreadableOutput for invalid lines."""
+    """Return the replies by number. Skip a truncated last line. Raise UnreadableOutput for any other invalid line."""
     found: dict[int, Reply] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots guests in the mode that works on this machine. Exact guests boot twice, because both boots must agree."""
+"""Boots guests in the mode that works on this machine. Exact guests boot twice, because two boots must agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KVM_BEGIN_S = 20.0
 
 
 class Boots(Protocol):
-    """A function that boots one kernel with one job in a machine of a given shape, for at most `limit_s`.
+    """Boots a kernel with a job in a guest of a given shape, for at most `limit_s`.
 
     `begin_limit_s` limits the time until the guest's first process.
     """
@@ -31,7 +31,7 @@ class Boots(Protocol):
 class BootResult(msgspec.Struct, frozen=True, kw_only=True):
     """The boot to report; `no_kvm` is the reason if the guest was emulated because KVM is unusable.
 
-    `twin_sha256` is the digest of two exact boots that agree; `odd` describes how a third one differed.
+    `twin_sha256` is the digest of two exact boots that agree; `odd` describes how another boot differed.
     """
 
     run: GuestRun
@@ -46,19 +46,19 @@ def settle_s(mode: Mode | None) -> int:
 
 
 class Stops(Protocol):
-    """Can end the guests that it runs."""
+    """Ends the guests that it runs."""
 
     def stop(self) -> None: ...
 
 
 class House(Stops, Protocol):
-    """Runs guests, and says why KVM is unusable, if it is."""
+    """Ends guests, and finds out why KVM is unusable."""
 
     def why_no_kvm(self) -> str | None: ...
 
 
 def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> BootResult:
-    """Boot in the requested mode (exact guests twice), or else in the fastest mode that works.
+    """Boot in `mode` or, if it is None, in the fastest mode that works. Boot an exact guest twice.
 
     Raise KtrialError if the mode is `kvm` and KVM is unusable.
     """
@@ -78,7 +78,7 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
 
 
 def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootResult:
-    """Boot twice in parallel. If the boots differ in any byte, a third one decides.
+    """Boot twice in parallel. If the boots differ in any byte, a third boot decides.
 
     Raise GuestDiffers if no two boots agree.
     """
@@ -95,14 +95,14 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootR
 
 
 class Agreement(NamedTuple):
-    """The boot to report; `odd` describes how another boot of the guest differed, None if none did."""
+    """The boot to report. `odd` describes how another boot of the guest differed; None if no boot differed."""
 
     run: GuestRun
     odd: str | None = None
 
 
 def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
-    """Return a boot that another boot of the same guest repeats; if two differ, try a third.
+    """Return a boot that another boot of the same guest repeats. If `first` and `second` differ, boot a third time.
 
     If a time limit ended a boot, return that boot, because its difference is due to the limit and not to the guest.
     Raise GuestDiffers if no two boots agree.
@@ -136,7 +136,7 @@ def digest(run: GuestRun) -> str:
 
 
 def difference(first: GuestRun, second: GuestRun) -> str | None:
-    """Return the first difference of two boots, with stream, line and both texts; None if they are equal."""
+    """Return the first difference of two boots as a clause; None if the boots are equal."""
     for name in ("console", "stdout", "stderr", "said"):
         one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
         for number in range(max(len(one), len(other))):

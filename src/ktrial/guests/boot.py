@@ -38,7 +38,7 @@ _LATE = "the time limit"
 
 
 class BootLimits(NamedTuple):
-    """The limits of the whole boot, and of the time until the first process."""
+    """Time limits in seconds: `whole_s` for the whole boot, `begin_s` until the first process."""
 
     whole_s: float
     begin_s: float | None = None
@@ -58,7 +58,7 @@ class Guests:
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
-        """Test KVM by running code; return why KVM is unusable, or None if it works."""
+        """Run code with KVM. Return why KVM is unusable; None if it works."""
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:

@@ -34,7 +34,7 @@ def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
 
 
 def kernel_us(records: Iterable[KernelRecord]) -> int | None:
-    """Return when the kernel started its first process; None if the log does not show that."""
+    """Return the time at which the kernel started its first process; None if the log does not show it."""
     return next((record.at_us for record in records if _INIT.match(record.text)), None)
 
 
@@ -43,13 +43,13 @@ _REQUEST = 1
 
 
 class BootsMeasured(Protocol):
-    """Boots guests. A place is a kernel and a machine to boot it on."""
+    """Boots guests. A place is a kernel and the virtual machine that boots it."""
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun: ...
 
 
 def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:
-    """Measure the time until the first process in `runs` boots, and the kernel's steps in one further boot."""
+    """Measure the time until the first process in `runs` boots, and the duration of initcalls in one more boot."""
     plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
     verbose = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"

@@ -59,7 +59,7 @@ class Archive:
 
 
 def place(path: str) -> str:
-    """Return the name in the archive for a path in the guest: in merged folders, without the leading slash."""
+    """Return the archive's name for a path in the guest, without the leading slash: `usr/bin/sh` for `/bin/sh`."""
     first, _, rest = path.lstrip("/").partition("/")
     return f"{_MERGED.get(first, first)}/{rest}" if rest else first
 

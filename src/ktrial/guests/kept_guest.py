@@ -163,7 +163,7 @@ class Keeper:
     def serve(
         self, guest: AgentCarrier, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None
     ) -> str | None:
-        """Offer the guest until the limit has passed (return None) or the guest has ended (return why).
+        """Offer the guest until `limit_s` has passed or the guest has ended. Return why it ended; None after the limit.
 
         Raise KeyboardInterrupt on Ctrl-C.
         """
@@ -334,7 +334,7 @@ class KeptGuest:
             return Ends(descriptors[0], descriptors[1], message.session)
 
     def keep(self, past: ProgramPast) -> None:
-        """Replace the guest's history. Raise AgentError if its keeper is gone."""
+        """Replace the guest's history by `past`. Raise AgentError if the keeper is gone."""
         descriptor = os.memfd_create("ktrial-past", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:

@@ -37,7 +37,7 @@ _MKFS, _MKFS_LIMIT_S = "mkfs.ext4", 30.0
 
 
 class Lab:
-    """Boots guests in places; implements `trial.guests.prepare.GuestLab`. It reads each kernel and its modules once."""
+    """Boots guests at places; implements `trial.guests.prepare.GuestLab`. It reads each kernel and its modules once."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Lab:
 
     @property
     def workers(self) -> int:
-        """Number of exact guests to run at the same time: one for each CPU that this process may use."""
+        """The number of exact guests that run at the same time: one for each CPU that this process may use."""
         return max(1, len(os.sched_getaffinity(0)))
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Test KVM by running code; return why this kernel cannot run with KVM, or None if it can."""
+        """Run code with KVM. Return why this kernel cannot run with KVM; None if it can."""
         return self._look_up(kernel)[1].why_no_kvm()
 
     def find(self, kernel: str) -> None:
@@ -85,12 +85,12 @@ class Lab:
         return self._look_up(kernel)[1].architecture == host_architecture()
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Return the paths of the programs that set up swap, if they run in guests with this kernel."""
+        """Return the paths of the programs that set up swap; none if they cannot run in guests with this kernel."""
         places = (shutil.which(name, path=_FOLDERS) for name in _SWAP_PROGRAMS if self.runs_programs(kernel))
         return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
-        """Return the path in the guest, by name, of each program that is copied from this machine."""
+        """Return the names of the programs that ktrial copies from this machine, and their paths in the guest."""
         _, guests = self._look_up(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}
@@ -107,7 +107,7 @@ class Lab:
             guests.stop()
 
     def prepare(self, place: GuestPlace) -> None:
-        """Read and cache all files for boots at this place. Several threads can then boot at the same time."""
+        """Read and cache all files for boots at this place, so that several threads can boot at the same time."""
         self._prepared(place, Job(), {})
 
     def _look_up(self, kernel: str) -> tuple[KernelFiles, Guests]:

@@ -14,7 +14,7 @@ _GUEST_FOLDER = "/ktrial/modules"
 
 
 def modules_folder(image: Path) -> Path | None:
-    """Return the folder of an image's modules; None unless the image is where packages install kernels."""
+    """Return the folder of an image's modules; None if the image is not where packages install kernels."""
     if image.name == "vmlinuz" and image.parent.parent.name == "modules":
         return image.parent
     version = image.name.removeprefix("vmlinuz-")

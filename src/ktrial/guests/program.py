@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program on another host that already has a process ID but waits until it is released."""
+"""A program on another host that already has a process ID but starts only when ktrial releases it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEGIN_S = 3600.0
 class GuestProgram:
     """A program to watch in a guest or on another machine, as the user; implements `watch.record.watch.WatchedProgram`.
 
-    Nothing queries the host during the watch. The result arrives once, after the watch, and goes to `take`.
+    ktrial does not ask the program's agent during the watch. After the watch, `take` receives the program's output.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class GuestProgram:
             raise
 
     def go(self) -> None:
-        """Release the program by sending a request. Any request does this, and nothing reads its reply."""
+        """Release the program by sending a request. Any request releases it, and nothing reads the reply."""
         self._session.send("hello", protocol=PROTOCOL_VERSION, head=__version__)
 
     @staticmethod
     def ended() -> int | None:
-        """Return None: during the watch the status is unknown."""
+        """Return None, because the status is unknown during the watch."""
         return None
 
     def status(self, ended: WatchEnded) -> int | None:

@@ -24,7 +24,7 @@ _AGENT = "ktrial-agent"
 
 
 class GuestFiles(NamedTuple):
-    """Files and links to put into a guest, by their paths in the guest, and the path of each tool by name."""
+    """Files and links to put into a guest, by their paths in the guest. `tools` maps names of programs to paths."""
 
     files: dict[str, bytes]
     links: dict[str, str]
@@ -33,7 +33,7 @@ class GuestFiles(NamedTuple):
 
 
 def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
-    """Return the programs with these names or paths, and all files that they need in a guest of this architecture."""
+    """Return the programs `names` and all files that they need in a guest. Raise BadInput if a program is missing."""
     found = GuestFiles({}, {}, {}, architecture or host_architecture())
     for name in dict.fromkeys(names):
         program = shutil.which(name)
@@ -49,7 +49,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
 def bring_for(
     program: Sequence[str], names: Sequence[str], architecture: str | None = None
 ) -> tuple[GuestFiles, GuestTool | None]:
-    """Return the tools and the program of a command line as guest files, and the command that starts the program."""
+    """Return the files for `names` and for the command line `program`, and the command to run in the guest, if any."""
     found = bring(names, architecture)
     if not program:
         return found, None
@@ -98,7 +98,7 @@ def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
 
 
 def _add_libraries(path: str, loader: str, found: GuestFiles) -> None:
-    said = _first_line_of([loader, "--list", path])
+    said = _output_of([loader, "--list", path])
     missing = _MISSING.findall(said)
     if missing:
         raise KtrialError(f"cannot load {path}: missing {', '.join(missing)}", hint="install these libraries")
@@ -111,19 +111,18 @@ def _add_applets(found: GuestFiles) -> None:
     if _BUSYBOX not in found.tools or found.architecture != host_architecture():
         return
     taken = {Path(path).name for path in found.files}
-    for applet in _first_line_of([found.tools[_BUSYBOX], "--list"]).split():
+    for applet in _output_of([found.tools[_BUSYBOX], "--list"]).split():
         if applet not in taken:
             found.links[f"/usr/bin/{applet}"] = found.tools[_BUSYBOX]
 
 
-def _first_line_of(argv: Sequence[str]) -> str:
+def _output_of(argv: Sequence[str]) -> str:
     try:
         done = subprocess.run(list(argv), capture_output=True, text=True, timeout=_LIMIT_S, check=True, cwd="/")
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip()
-        raise KtrialError(
-            f"`{shlex.join(argv)}` ended with status {error.returncode}: {said}", hint="reinstall the program"
-        ) from None
+        ended = f"signal {-error.returncode}" if error.returncode < 0 else f"status {error.returncode}"
+        said = f": {error.stderr.strip()}" if error.stderr.strip() else ""
+        raise KtrialError(f"`{shlex.join(argv)}` ended with {ended}{said}", hint="reinstall the program") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         why = error.strerror if isinstance(error, OSError) else f"no end within {_LIMIT_S:g} s"
         raise KtrialError(f"cannot run `{shlex.join(argv)}`: {why}", hint="reinstall the program") from None

@@ -88,7 +88,7 @@ class Emulator:
         return f"QEMU {found[1]}.{found[2]}{found[3]}"
 
     def why_no_kvm(self) -> str | None:
-        """Test KVM by running code; return why KVM is unusable, or None if it works."""
+        """Run code with KVM. Return why KVM is unusable; None if it works."""
         if self.machine.architecture != self._host:
             return f"this machine is {self._host}, but the kernel is for {self.machine.architecture}"
         if not KVM.exists():
@@ -132,7 +132,7 @@ class Emulator:
     def argv(self, shape: Shape, folder: Path, *, talks: bool = False) -> list[str]:
         """Return the command that starts a guest without disk or network; its files are in `folder`.
 
-        The guest's two serial ports are files. With `talks`, the second port is QEMU's standard input and output.
+        The guest's two serial ports write to files. If `talks` is true, the second port is QEMU's stdin and stdout.
         """
         machine = self.machine
         argv = [*self._bound, self.program, *_BARE, "-machine", machine.boards[shape.mode], "-net", "none"]

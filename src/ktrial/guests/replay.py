@@ -29,7 +29,7 @@ _COUNT_BYTES = 4
 
 
 class Replay:
-    """The sessions of an exact guest; `boot` boots it with a script. `past` is the history left by other commands."""
+    """The sessions of an exact guest; `boot` boots it with a script. `past` is the history that other commands left."""
 
     def __init__(self, boot: Callable[[bytes], GuestRun], past: ProgramPast | None = None) -> None:
         self._boot = boot
@@ -63,9 +63,9 @@ class Replay:
         self._going.discard(session)
 
     def answer(self, session: int) -> bytes:
-        """Return the next line that an agent writes; if the agent ends first, the rest without a line end.
+        """Return the next line that an agent writes; if the agent ends first, return the rest without a line end.
 
-        Raise AgentError if the guest fails, GuestDiffers if its earlier answers change.
+        Raise AgentError if the guest fails, and GuestDiffers if its earlier answers change.
         """
         known = self._said[session]
         self._wait(line_frames.WAIT, session, len(known) + 1)
@@ -133,7 +133,7 @@ class _Line(msgspec.Struct):
 
 
 def is_reply(line: bytes) -> bool:
-    """Return whether a line ends a request rather than reports progress; malformed lines end it too."""
+    """Return whether a line ends a request instead of reporting progress. A malformed line ends a request too."""
     try:
         reply = decode_as(line, _Line)
     except msgspec.DecodeError:

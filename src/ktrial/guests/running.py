@@ -48,7 +48,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class RunningGuest:
-    """Starts the emulator and waits for the guest's first process; removes `folder` at the end."""
+    """Starts the emulator, and waits for the guest's first process. `close` removes `folder`."""
 
     def __init__(self, argv: list[str], folder: Path, begin_limit_s: float, stop: Event) -> None:
         self._folder = folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find contradictions in the log of a trial, such as orders of blocks that its seed does not give."""
+"""Find contradictions in the log of a trial, such as the order of a block that the seed does not give."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Trial(NamedTuple):
 
     @property
     def visits(self) -> dict[str, int]:
-        """The number of blocks in which each arm was drawn, void blocks included."""
+        """Return the number of blocks in which each arm was drawn, void blocks included."""
         counts = {arm.name: 0 for arm in self.protocol.arms}
         for block in self.drawn.values():
             for arm in block.order:
@@ -76,12 +76,12 @@ class Pairs(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether every value has a score on its scale (a logarithm needs a value above zero)."""
+        """Return whether every value has a score on its scale (a logarithm needs a value above zero)."""
         return bool(np.isfinite(self.arm).all() and np.isfinite(self.against).all())
 
     @property
     def differences(self) -> Array:
-        """The score of `arm` minus the score of `against`, block by block."""
+        """Return the score of `arm` minus the score of `against`, block by block."""
         return block_differences(self.against, self.arm)
 
 
@@ -151,7 +151,10 @@ def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[R
 
 
 def score(value: float, rule: OutcomeRule) -> float:
-    """Return the logarithm or count as a score: negated if lower is better, NaN if the scale does not allow it."""
+    """Return the score of a value: its logarithm or the count itself, negated if lower is better.
+
+    Return NaN for a value that the scale does not allow.
+    """
     if not math.isfinite(value) or (rule.scale == "log" and value <= 0) or (rule.scale == "count" and value < 0):
         return math.nan
     sign = 1.0 if rule.direction == "higher" else -1.0
@@ -161,7 +164,8 @@ def score(value: float, rule: OutcomeRule) -> float:
 def visit_scores(trial: Trial, outcome: str) -> dict[int, dict[str, float]]:
     """Return the score of each visit in complete blocks, by block and arm, without visits in which every run failed.
 
-    If the protocol adjusts, scores on the log scale are those at equal covariates, without visits that lack one.
+    If the protocol has `adjust`, scores on the log scale hold at equal covariates. A visit that lacks a covariate then
+    has no score.
     """
     rule = trial.protocol.outcomes[outcome]
     found: dict[int, dict[str, list[float]]] = {}

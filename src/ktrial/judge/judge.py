@@ -116,7 +116,7 @@ def judge(log: TrialLog) -> Judgement:
 
 
 def refuse_unanswerable(protocol: Protocol) -> None:
-    """Raise BadInput for a protocol with a question that no data could answer. Called before the first run."""
+    """Raise BadInput for a protocol with a question that no data could answer. Call this before the first run."""
     check_protocol(protocol)
     if protocol.screen is not None:
         refuse_screening(protocol)

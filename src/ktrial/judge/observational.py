@@ -67,7 +67,7 @@ Key = tuple[str, str, str]
 class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
     """A question prepared for computing, with the scores of each arm that has a value.
 
-    p-values are corrected within a `family`. `repeats` names the outcome that this one only repeats, if any.
+    p-values are corrected within a `family`. `repeats` names the outcome that this outcome only repeats, if any.
     """
 
     question: Question
@@ -83,7 +83,7 @@ class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All comparisons: each arm against the control, each tier against the one before it."""
+        """Return all comparisons: each arm against the control, each tier against the tier before it."""
         control = self.question.control
         steps = [pair for pair in self.question.steps if pair[1] != control and {*pair} <= self.runs.keys()]
         return [*((arm, control) for arm in self.compared), *(steps if control in self.runs else ())]

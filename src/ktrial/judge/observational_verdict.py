@@ -15,8 +15,8 @@ from ktrial.kit.outcome import Direction
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
 
-    `explored` says why there must be no verdict. `stretches` counts the units if they are stretches of time, and
-    `varies` says whether any two units differ.
+    `explored` says why there must be no verdict. `stretches` is the number of units in words, if the units are
+    stretches of time. `varies` says whether any two units differ.
     """
 
     effect: Effect

@@ -68,7 +68,7 @@ def family_size(protocol: Protocol, role: Role) -> int:
 
 
 def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[MemberAnswer, ...]:
-    """Return an answer for each member of one role, corrected for all of them."""
+    """Return an answer for each member of one role, corrected for all members."""
     if role == "exploratory":
         return _exploratory(protocol, members, cap)
     found = _by_holm(protocol, role, members, cap, shifted=False)

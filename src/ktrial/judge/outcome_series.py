@@ -78,7 +78,7 @@ class OfArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift and dependence over the runs of all arms, and in `alone` over those of each arm.
+    """Drift and dependence over the runs of all arms, and in `alone` over the runs of each arm.
 
     `places` holds the mean place of each arm by block, if the order of the runs is known.
     """

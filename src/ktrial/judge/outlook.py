@@ -14,7 +14,8 @@ from ktrial.judge.sequential import FAST_BLOCKS, call, looks
 def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
     """Return the block after which everything is decided, if estimates stay and intervals shrink as 1/sqrt(blocks).
 
-    A counter or a race is decided at its cap. Return None if nothing is open, or if something open has no interval.
+    A counter or a race is decided at its cap. Return None if nothing is open, if an open comparison has no interval, or
+    before the cap is planned.
     """
     rule = protocol.outcomes[protocol.primary]
     primaries = [one for one in judgement.judged if one.role == "primary"]
@@ -43,7 +44,10 @@ def _expected(judged: OutcomeJudgement, steps: list[int], cap: int, margin: floa
 
 
 def deciding_blocks(protocol: Protocol, cap: int | None) -> frozenset[int]:
-    """Return the numbers of blocks after which the primary outcome may be decided; none before the cap is planned."""
+    """Return the numbers of blocks after which the primary outcome may be decided.
+
+    Return an empty set for a race, or before the cap is planned.
+    """
     if cap is None or protocol.race:
         return frozenset()
     if protocol.outcomes[protocol.primary].scale == "count":

@@ -70,19 +70,19 @@ def blocks_to_show_equivalence(sd: float, margin: float) -> int:
 
 
 def smallest_effect(sd: float, cap: int) -> float:
-    """Return the relative effect that `cap` blocks detect with 90 % power; infinite if they are too few for any."""
+    """Return the relative effect that `cap` blocks detect with 90 % power; infinite for too few blocks."""
     if cap <= _LOOKING_BLOCKS:
         return math.inf
     return math.expm1(_DETECT_Z * sd / math.sqrt((cap - _LOOKING_BLOCKS) / _LOOKING_FACTOR))
 
 
 def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
-    """Return the smallest cap of the tables with at least the needed blocks; None if there is none."""
+    """Return the smallest cap of the tables with at least `needed` blocks; None if there is none."""
     return next((cap for cap in LOOKS if cap >= needed and _has_look(cap, comparisons)), None)
 
 
 def expected_blocks(sd: float, effect: float, cap: int) -> int:
-    """Return the approximate number of blocks that a trial takes if this is the true relative effect."""
+    """Return the approximate number of blocks that a trial takes if `effect` is the true relative effect."""
     if sd == 0:
         return min(cap, FEWEST_BLOCKS)
     sizes, blocks = zip(*_MEAN_BLOCKS, strict=True)
@@ -127,9 +127,9 @@ def largest_cap(budget: int, comparisons: int = 1) -> int:
 
 
 def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
-    """Return the cap of a stored trial that fixed none, from the first blocks of each comparison.
+    """Return the cap of a stored trial whose protocol fixes none, from the first blocks of each comparison.
 
-    ktrial starts no more of these trials: without a noise profile, the cap is the budget. Only the sizes of the
+    ktrial no longer starts such trials: without a noise profile, the cap is the budget. Only the sizes of the
     differences count, never their signs, so the choice cannot favour a claim.
     """
     spread = max(math.sqrt(float(np.mean(as_array(values) ** 2))) for values in first)

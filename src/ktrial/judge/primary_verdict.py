@@ -33,7 +33,7 @@ _DIFFERENCE = "mean difference per block, interval by sign flips"
 
 
 class OutcomeReading(NamedTuple):
-    """The verdict from the numbers alone, before failures count. `blocks` is how many blocks it rests on."""
+    """The verdict from the numbers alone, before failures count. `blocks` is how many blocks the verdict rests on."""
 
     verdict: Verdict | None
     why: Why

@@ -73,20 +73,24 @@ def _race_of(protocol: Protocol) -> Race:
     return protocol.race
 
 
-def compared(score: float, scale: str) -> float:
-    """Return a score for comparing differences: for a counter its logarithm, because a few events can matter."""
+def comparable_score(score: float, scale: str) -> float:
+    """Return a score on the scale on which differences are compared.
+
+    A count becomes log(1 + count), with its sign, so that a few more events also matter beside large counts.
+    """
     return math.copysign(math.log1p(abs(score)), score) if scale == "count" else score
 
 
 def alive_arms(trial: Trial, scores: Scores) -> tuple[str, ...]:
-    """Return the arms of the next block: the control, those that stay, and the best of the challengers."""
+    """Return the arms of the next block: the control, the arms of `stay`, and the best of the challengers."""
     protocol, race = trial.protocol, _race_of(trial.protocol)
     scale = protocol.outcomes[protocol.primary].scale
     stay = {protocol.control, *race.stay}
     challengers = [arm.name for arm in protocol.arms if arm.name not in stay]
     gains: dict[str, list[float]] = {name: [] for name in challengers}
     for block in trial.complete:
-        seen = {arm: compared(value, scale) for arm, value in scores.get(block, {}).items() if math.isfinite(value)}
+        finite = {arm: value for arm, value in scores.get(block, {}).items() if math.isfinite(value)}
+        seen = {arm: comparable_score(value, scale) for arm, value in finite.items()}
         challengers = [name for name in challengers if name in seen]
         if protocol.control not in seen:
             continue

@@ -85,7 +85,7 @@ def design(settings: int, seed: int, blocks: int) -> Signs:
 
 
 def last_look(blocks: int) -> int:
-    """Return the number of blocks at the latest look; 0 before the first."""
+    """Return the number of blocks at the latest look; 0 before the first look."""
     return 0 if blocks < FIRST_LOOK else blocks - (blocks - FIRST_LOOK) % LOOK_EACH
 
 
@@ -94,7 +94,7 @@ def screen(
 ) -> Screening:
     """Return the settings that the blocks so far point to; none unless this number of blocks is a look.
 
-    `differences` holds for each block the score of its configuration minus that of the complement. Only effects in
+    `differences` holds for each block the score of its configuration minus the score of the complement. Only effects in
     `direction` count; 0 means both directions. `outcomes` is the number of outcomes that share the error of naming a
     setting.
     """
@@ -132,7 +132,7 @@ def coefficients(
     direction: Direction,
     outcomes: int = 1,
 ) -> list[tuple[float, float, float]]:
-    """Return effect, low and high of every setting, each fitted together with the named ones.
+    """Return effect, low and high of every setting, each fitted together with the settings in `named`.
 
     The intervals use the error rate of naming a setting.
     """

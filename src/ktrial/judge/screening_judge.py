@@ -49,7 +49,7 @@ def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
 
 
 def refuse_screening(protocol: Protocol) -> None:
-    """Raise BadInput for a screening that lacks an arm which a block needs, or that could not name a setting."""
+    """Raise BadInput for a screening that could not name a setting, or that lacks an arm of a block."""
     screening = _screen_of(protocol)
     cap = protocol.cap
     if cap is None or not FIRST_LOOK <= cap <= CAP:

@@ -44,8 +44,8 @@ class Rule(NamedTuple):
     """How to decide one comparison. `margin`, `profile` and `resolution` are on the scale of the differences.
 
     `row` is the row of the table, whose error is 0.05/row. `comparisons` is how many comparisons the trial has.
-    `profile` holds differences of A/A blocks (both arms the same); without them the trial cannot decide after four
-    blocks.
+    `profile` holds differences of A/A blocks (both arms the same); without a profile, the trial cannot decide after
+    four blocks.
     """
 
     cap: int
@@ -71,7 +71,7 @@ class Decision(NamedTuple):
 
 
 def cap_of(blocks: int) -> int:
-    """Return the smallest cap of the table with at least this many blocks. Raise BadInput above the largest."""
+    """Return the smallest cap of the table with at least this many blocks. Raise BadInput if all caps are smaller."""
     for cap in LOOKS:
         if cap >= blocks:
             return cap
@@ -122,7 +122,7 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def walsh(differences: Array) -> Array:
-    """Return the sorted means of all pairs of differences, each paired with itself too."""
+    """Return the sorted means of all pairs of differences, including pairs of a difference with itself."""
     first, second = _pairs(len(differences))
     means = (differences[first] + differences[second]) * 0.5
     means.sort()
@@ -196,7 +196,7 @@ class LookSeen(NamedTuple):
 
 
 def intervals(differences: Array, cap: int, row: int) -> Iterator[LookSeen]:
-    """Yield all looks so far, also those after a verdict."""
+    """Yield all looks so far, including looks after a verdict."""
     low, high = -math.inf, math.inf
     for blocks, index in looks(cap, row).items():
         if blocks > len(differences):
@@ -227,7 +227,7 @@ def _is_futile(seen: LookSeen, rule: Rule) -> bool:
 
 
 def interval_at(differences: Array, cap: int, row: int) -> tuple[float, float] | None:
-    """Return the intersection of the intervals of all looks so far; None before the first."""
+    """Return the intersection of the intervals of all looks so far; None before the first look."""
     ends = [(seen.low, seen.high) for seen in intervals(differences, cap, row)]
     return ends[-1] if ends else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validity checks of a trial, each with a fixed limit. A finding of level `refuse` makes it `not comparable`."""
+"""Validity checks of a trial, each with a fixed limit. A finding of level `refuse` makes the trial `not comparable`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Return a finding if runs of one arm start hotter. Because arms alternate, the arm itself must be the cause."""
+    """Return a finding if runs of one arm start hotter. Because arms alternate, the cause is the arm itself."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]

@@ -27,7 +27,7 @@ class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A program of the toolchain: the version line it printed, and the minimum that the tree's own script requires."""
+    """A program of the toolchain. `said` is the version line it printed; `minimum` is the version the tree requires."""
 
     role: str
     program: str
@@ -94,7 +94,7 @@ def room_of(symbols: Mapping[str, str]) -> int:
 
 
 def memory_of(symbols: Mapping[str, str], jobs: int) -> tuple[int, str]:
-    """Estimate how much memory a build needs, and name the step that needs the most."""
+    """Return the estimated memory in bytes that a build needs, and the step that needs the most."""
     size = max(1, objects_of(symbols) // 5000)
     if symbols.get("LTO_CLANG_FULL") == "y":
         return (4 + 4 * size) * _GIB, "linking with full LTO"

@@ -54,8 +54,8 @@ class ObjectFlags(msgspec.Struct, frozen=True, kw_only=True):
 class BuiltObjects(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of a build's objects, from the saved commands and vmlinux.
 
-    `apart` counts objects of boot code, the vDSO and the like, which use their own flags. `examples` names some objects
-    for each target and level other than the most common one. `comments` and `producers` are the compilers that vmlinux
+    `apart` counts objects that use their own flags, such as boot code and the vDSO. `examples` names some objects for
+    each target and each level, except for the most common. `comments` and `producers` are the compilers that vmlinux
     names; `producers` needs debug information.
     """
 

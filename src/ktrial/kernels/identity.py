@@ -40,7 +40,7 @@ def without_target(compiler: str) -> str:
 
 
 class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of a kernel; None if neither the kernel nor its configuration states them."""
+    """The properties of a kernel. A property is None if neither the kernel nor its configuration states it."""
 
     release: str
     build: str
@@ -62,7 +62,7 @@ class KernelIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that ktrial read: its place, identity, configuration symbols and, in a built tree, its objects."""
+    """A kernel that ktrial read. `symbols` is None without a configuration, `objects` outside a built tree."""
 
     name: str
     place: str
@@ -85,7 +85,7 @@ def identity_differences(before: KernelIdentity, after: KernelIdentity) -> dict[
 
 
 def symbol_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[SymbolDifference]:
-    """Return every symbol that differs; "off" and "unknown symbol" count as different."""
+    """Return every symbol that differs; a symbol that is `n` differs from a missing symbol."""
     names = sorted(before.keys() | after.keys())
     return [
         SymbolDifference(symbol=name, before=before.get(name), after=after.get(name))

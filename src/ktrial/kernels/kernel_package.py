@@ -36,14 +36,14 @@ Packaging = Literal["debian", "rpm", "arch"]
 
 
 class SourcePackage(NamedTuple):
-    """The packaging of a source package, and its file or folder."""
+    """A source package. `place` is its file or folder."""
 
     packaging: Packaging
     place: str
 
 
 class PackageFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A package that was built; `identity` describes its kernel, None if ktrial finds no kernel in it."""
+    """A package that was built. `identity` describes the kernel in it, None if ktrial finds no kernel."""
 
     path: str
     sha256: str

@@ -18,7 +18,7 @@ BY_HAND = "--set"
 
 
 class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a fragment requires of the compiler, apart from symbols."""
+    """The compiler, optimisation level and target that a fragment requires in addition to its symbols."""
 
     compiler: str | None = None
     optimise: str | None = None
@@ -31,7 +31,7 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Symbols that belong together. `arch` holds more symbols by architecture, as make spells it.
+    """Symbols that belong together. `arch` maps architectures, as make spells them, to more symbols.
 
     If no unpatched kernel has a symbol, `patches` names the patch that adds it.
     """
@@ -62,7 +62,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Unheld(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that Kconfig rejected, and why. `got` is the value that the symbol has, None if the tree lacks it."""
+    """A request that Kconfig rejected, and why. `got` is the symbol's value, None if the tree lacks the symbol."""
 
     symbol: str
     wanted: str
@@ -74,8 +74,8 @@ class Unheld(msgspec.Struct, frozen=True, kw_only=True):
 class Configured(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration that the tree's own Kconfig made.
 
-    `differences` are changes from the base as this tree reads it. `asked` are the symbols that were requested; Kconfig
-    changed the others as a consequence.
+    `differences` are changes from the base as this tree reads it. `asked` are the requested symbols; Kconfig changed
+    all other symbols as a consequence.
     """
 
     version: str
@@ -105,7 +105,7 @@ def parse_set(word: str) -> Wish:
 
 
 def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[Fragment]:
-    """Return the named fragments, each one once and after all fragments that it extends."""
+    """Return the named fragments and all fragments that they extend, each once. Extended fragments come first."""
     found: dict[str, Fragment] = {}
 
     def add(name: str, below: tuple[str, ...]) -> None:

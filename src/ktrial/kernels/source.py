@@ -28,7 +28,7 @@ class PatchWord(msgspec.Struct, frozen=True):
 
 
 class PatchSet(msgspec.Struct, frozen=True):
-    """A well-known patch set that ktrial recognises; the version is None if the files don't state it."""
+    """A well-known patch set that ktrial recognises. `version` is None if the files don't state a version."""
 
     name: str
     version: str | None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the first bad commit in a history that may contain merges.
 
-A commit is bad if it is the first bad commit or descends from it. This module runs nothing: the caller tests the
-commits that it names.
+A commit is bad if it is the first bad commit or descends from it. This module runs nothing: it
+names commits, and the caller tests them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Search:
                     if at >= place:
                         raise BadInput(
                             f"commit {commit.id} comes before its parent {parent}",
-                            hint="sort the commits: git rev-list --topo-order --reverse",
+                            hint="check the repository with `git fsck`",
                         )
                     bits |= ancestors[at]
             ancestors.append(bits)
@@ -71,7 +71,7 @@ class Search:
 
     @property
     def suspects(self) -> tuple[Commit, ...]:
-        """Commits that may be the first bad one. At the end there is a single commit, unless commits were skipped."""
+        """Commits that may be the first bad one. If `next` returns None, several remain only if some were skipped."""
         return tuple(commit for place, commit in enumerate(self._commits) if self._suspects >> place & 1)
 
     @property
@@ -90,11 +90,11 @@ class Search:
         self._suspects = left
 
     def leave_out(self, commit: str) -> None:
-        """Skip a commit that does not build, does not boot, or measures neither good nor bad."""
+        """Skip a commit that does not build or boot, or whose result is neither good nor bad."""
         self._skipped |= 1 << self._place[commit]
 
     def next(self) -> Commit | None:
-        """Return the commit that halves the suspects best; None if no remaining commit would narrow them."""
+        """Return the suspect whose test splits the suspects most evenly; None if no test would narrow them."""
         count = self._suspects.bit_count()
         best: tuple[int, Commit] | None = None
         for place, commit in enumerate(self._commits):

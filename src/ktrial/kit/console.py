@@ -43,7 +43,7 @@ class LiveLines:
         self._drawn: list[str] = []
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Replace the lines drawn before, and show as many as fit, each cut to the terminal's width."""
+        """Replace the lines drawn before with as many of `lines` as fit, each cut to the terminal's width."""
         columns, rows = self._size()
         shown = [plain(line)[: max(1, columns - 1)] for line in lines[: max(1, rows - 1)]]
         self._write(self._back() + _over(shown))
@@ -55,7 +55,7 @@ class LiveLines:
 
     @property
     def columns(self) -> int:
-        """The longest line allowed. The last column stays free, because some terminals wrap a line there."""
+        """Maximum length of a line. The last column stays free, because some terminals wrap a line there."""
         return self._size().columns - 1
 
     def _size(self) -> os.terminal_size:

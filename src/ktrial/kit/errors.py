@@ -36,7 +36,7 @@ class KtrialError(Exception):
 
 
 class BadInput(KtrialError):
-    """The user's input is wrong. Nothing was written or lost."""
+    """Wrong usage or input. The message begins with `file`, `line` and `column`, if they are known."""
 
     exit_status = 2
 
@@ -57,7 +57,7 @@ class BadInput(KtrialError):
 
 
 class UnknownName(BadInput):
-    """A name that does not exist; the hint names the nearest ones that do."""
+    """A name that does not exist; the hint lists similar names, if there are any."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], *, hint: str | None = None) -> None:
         near = nearest(name, known)
@@ -150,8 +150,15 @@ class Interrupted(KtrialError):
 
 
 def in_lower_case(message: str) -> str:
-    """Return a library's message with a small first letter, as it stands after a colon."""
+    """Return a library's message with its first letter in lower case, to follow a colon; keep acronyms."""
     return message[:1].lower() + message[1:] if message[1:2].islower() else message
+
+
+def quoting_hint(error: ValueError) -> str:
+    """Return how to mend a text that `shlex.split` could not read."""
+    if "quotation" in str(error):
+        return "close each quote"
+    return "remove the backslash at the end, or write it twice"
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:

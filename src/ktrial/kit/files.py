@@ -38,5 +38,5 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
 
 
 def why_unread(error: OSError) -> str:
-    """Return why a file cannot be read, in words."""
+    """Return in words why a file cannot be read, such as `no such file`."""
     return "no such file" if error.errno == errno.ENOENT else in_lower_case(error.strerror or str(error))

@@ -20,8 +20,8 @@ CONFOUNDED = frozenset(
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A reason to distrust a result.
 
-    `kind` is a stable word for programs, `sentence` is for people, and `values` holds the figures by arm. The level
-    `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` only informs.
+    `kind` is a stable word for programs, `sentence` is for people, and `values` holds the figures, most often by arm.
+    The level `refuse` makes a comparison `not comparable`, `suspect` casts doubt on it, `note` only informs.
     """
 
     kind: str

@@ -21,7 +21,7 @@ _EMPTY_ELEMENTS = frozenset({"meta", "link", "br", "hr", "input", "col"})
 
 
 def render(part: Part) -> Markup:
-    """Return a part as HTML; remove control characters from foreign text and escape it."""
+    """Return a part as HTML. Escape text that is not Markup, and replace its control characters."""
     if part is None:
         return Markup("")
     if isinstance(part, Markup):

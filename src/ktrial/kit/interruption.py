@@ -10,10 +10,10 @@ _EXIT_SIGNAL = 128
 
 
 def words(number: int) -> str:
-    """Return `interrupted`, and the signal's name unless it was Ctrl-C."""
+    """Return `interrupted`, followed by the signal's name unless the signal is SIGINT (Ctrl-C)."""
     return "interrupted" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 
 def status(number: int) -> int:
-    """Return the status that a shell reports for a program that this signal ended."""
+    """Return the exit status that a shell reports for a program that the signal ended."""
     return _EXIT_SIGNAL + number

@@ -11,13 +11,13 @@ import msgspec
 
 
 class Base64(msgspec.Struct):
-    """Bytes encoded as base64."""
+    """A JSON object that carries bytes as base64: `{"base64": "…"}`."""
 
     base64: str
 
 
 def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
-    """Return the bytes of a value in a reply, which is text or base64. Raise ValueError for invalid base64."""
+    """Return the bytes that a reply contains as text or as base64. Raise ValueError for invalid base64."""
     if isinstance(value, str):
         return value.encode()
     encoded = value if isinstance(value, Base64) else msgspec.convert(value, Base64)

@@ -17,6 +17,7 @@ _STEP = re.compile(
 )
 _BEGINS = ("$.", "$[")
 _USAGE = "use only .name, ['any name'], [0] and [-1], for example  $.jobs[0].read.iops"
+_ELSEWHERE = "use a path that leads to a number in the document"
 #: A message lists at most this many keys of an object.
 _LISTED = 8
 
@@ -24,7 +25,7 @@ Step = str | int
 
 
 def is_path(text: str) -> bool:
-    """Return whether the text is meant as a path; no useful regular expression begins like one."""
+    """Return whether the text is meant as a path; no useful regular expression begins with `$.` or `$[`."""
     return text.startswith(_BEGINS)
 
 
@@ -48,13 +49,13 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def select(document: Any, text: str) -> int | float:
-    """Return the number at a path. Raise BadRun if the path leads to no number."""
+    """Return the number at the path `text`. Raise BadRun if the path leads to no number."""
     place, value = "$", document
     for step in parse_path(text):
         value = _inside(value, step, place, text)
         place += f"[{step}]" if isinstance(step, int) else f"[{step!r}]"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadRun(f"{text} is {_kind(value)}, not a number", hint="name a number in the document")
+        raise BadRun(f"{text} is {_kind(value)}, not a number", hint=_ELSEWHERE)
     return value
 
 
@@ -66,15 +67,13 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
         if not -len(value) <= step < len(value):
             raise BadRun(
                 f"{nowhere} has {len(value)} elements, so [{step}] does not exist",
-                hint="use an index of this list; [0] is its first element"
-                if value
-                else "name another place in the document",
+                hint="use an index of this list; [0] is its first element" if value else _ELSEWHERE,
             )
         return value[step]
     if not isinstance(value, dict):
         raise BadRun(f"{nowhere} is {_kind(value)}, not an object", hint=_step_for(value))
     if not value:
-        raise BadRun(f"{nowhere} is an empty object", hint="name another place in the document")
+        raise BadRun(f"{nowhere} is an empty object", hint=_ELSEWHERE)
     if step not in value:
         listed = ", ".join(list(value)[:_LISTED]) + (", …" if len(value) > _LISTED else "")
         raise BadRun(f"{nowhere} has no {step!r}; it has {listed}", hint=f"use one of these names in place of {step!r}")
@@ -82,12 +81,13 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
 
 
 def _step_for(value: Any) -> str:
-    """Return what the next step of a path must be inside this value."""
+    """Return how to continue a path at this value."""
     if isinstance(value, dict):
         return "continue the path with a name, as in .mean"
     if isinstance(value, list):
         return "continue the path with an index, as in [0]"
-    return "end the path before this step, or name another place in the document"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "end the path at this number" if is_number else _ELSEWHERE
 
 
 def _kind(value: Any) -> str:

@@ -66,7 +66,7 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
 
 
 def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
-    """Decode a document as `shape`. Raise msgspec.DecodeError, also for deep nesting and invalid UTF-8."""
+    """Decode a document as `shape`. Raise msgspec.DecodeError on failure, also for deep nesting and invalid UTF-8."""
     try:
         return shape.decode(data) if isinstance(shape, msgspec.json.Decoder) else msgspec.json.decode(data, type=shape)
     except msgspec.DecodeError as error:
@@ -90,7 +90,7 @@ def _check_characters(text: str) -> None:
 
 
 def fault(text: str) -> str | None:
-    """Describe where JSON text breaks off or is invalid; None if it is complete, or not meant as JSON."""
+    """Describe where JSON text breaks off or is invalid. Return None if it is complete, or is not meant as JSON."""
     import json
 
     if text.lstrip()[:1] not in {"{", "["}:

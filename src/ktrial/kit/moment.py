@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out when a run in a foreign file took place. A date without a time of day does not order runs."""
+"""Find out when a run in a foreign file took place. Ignore a date without a time of day: it does not order runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FIRST_S, _LAST_S = 978_307_200, 4_102_444_800
 
 
 def moment_of(texts: Mapping[str, str]) -> tuple[str, float] | None:
-    """Return the clock (WALL or LOCAL) and the milliseconds at which a run took place; None if no text holds a time.
+    """Return when a run took place: the clock (WALL or LOCAL) and its milliseconds; None if no text holds a time.
 
-    `texts` maps lower-case names of columns to their texts.
+    `texts` maps the names of a row's columns, in lower case, to the cells.
     """
     for name in NAMES:
         text = texts.get(name, "").strip()

@@ -18,7 +18,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A quantity that a benchmark measures; `unit` is the base unit in which its values are stored.
 
     `direction` says whether lower or higher is better. The tool cannot distinguish values closer than `resolution`. A
-    value outside `low` to `high` is an error of measurement. `resolution`, `low` and `high` are in the base unit.
+    value outside `low` to `high` is a measurement error. `resolution`, `low` and `high` are in the base unit.
     `better`, `worse` and `blind_spots` are plain sentences for reports.
     """
 

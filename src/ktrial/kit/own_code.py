@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of ktrial's own sources, which tells whether the same code wrote a text."""
+"""The digest of ktrial's own sources. It shows whether the same code wrote a document."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def events_needed(quantile: float) -> int:
 
 
 def typical_events(arms: Iterable[Sequence[int]]) -> int | None:
-    """Return the smallest of the arms' median numbers of events per run; None if no arm has counts."""
+    """Return the median number of events per run, in the arm with the fewest; None if no arm has counts."""
     return min((int(statistics.median(counts)) for counts in arms if counts), default=None)
 
 
@@ -50,7 +50,7 @@ def events_text(events: int, quantile: float) -> str:
 
 
 def longer(events: int, quantile: float) -> str:
-    """Return in words how much longer runs must be for this percentile to have enough events."""
+    """Return in words how much longer runs must be to have enough events for the `quantile`."""
     return f"runs {max(1.1, math.ceil(10 * events_needed(quantile) / max(events, 1)) / 10):g} times as long"
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plug-ins: the contract of each kind of module, a checker, and the plug-ins of other packages.
 
-A package registers one with an entry point: `[project.entry-points."ktrial.importers"]` with `mytool = "mine.reader"`.
-A plug-in that breaks its contract is skipped with a warning; an error in one names it. ktrial loads no plug-ins as
-root.
+A package registers a plug-in as an entry point, such as `mytool = "mine.reader"` in the table
+`[project.entry-points."ktrial.importers"]`. A plug-in that breaks its contract is skipped with a warning. An error in a
+plug-in names the plug-in. ktrial loads no plug-ins as root.
 """
 
 from __future__ import annotations

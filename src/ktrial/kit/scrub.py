@@ -114,7 +114,7 @@ class Scrubber:
             self._note(kind, name)
 
     def learn(self, data: bytes | Any) -> None:
-        """Collect the names that their context marks in a raw output or a document."""
+        """Collect the names that the context marks in raw output or in a document."""
         self._pattern = None
         if not isinstance(data, bytes):
             self._learn_document(data)
@@ -160,7 +160,10 @@ class Scrubber:
         return self._replacement(kind, value) if kind is not None else self._text(value)
 
     def raw(self, data: bytes, *, places_only: bool = False) -> bytes:
-        """Return the bytes with names replaced. In binary data a replacement is as long as what it replaces."""
+        """Return the bytes with names replaced; with `places_only`, only where the context marks a name.
+
+        In binary data a replacement has the length of the name.
+        """
         text = data.decode("latin-1")
         return self._text(text, binary=b"\0" in data, places_only=places_only).encode("latin-1")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers for standard output and error: escape text that would control the terminal, and cope with lost readers."""
+"""Write to standard output and error: escape text that would control the terminal, and cope if the reader has gone."""
 
 from __future__ import annotations
 

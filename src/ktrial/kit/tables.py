@@ -99,7 +99,7 @@ def paragraph(text: str, *, width: int, indent: str = "") -> str:
 
 
 def labelled(label: str, text: str, *, width: int, label_columns: int = 12) -> str:
-    """Return `label  text`, with later lines aligned to the text; if a word is too long, the text goes below."""
+    """Return `label  text`, with later lines aligned to the text; if a word is too long, put the text below."""
     label = clean(label)
     if max(map(len, text.split()), default=0) > min(width, 100) - label_columns:
         return f"{label}\n{paragraph(text, width=width, indent='  ')}"

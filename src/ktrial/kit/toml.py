@@ -69,7 +69,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def locate(text: str, where: str, message: str) -> tuple[int, int]:
-    """Return line and column of a msgspec path such as `$.knob[3].risk`, or of its nearest table in the text."""
+    """Return line and column in `text` of the path `where`, such as `$.knob[3].risk`, or of the nearest table."""
     lines = text.splitlines()
     start, key = 0, ""
     tables: list[str] = []

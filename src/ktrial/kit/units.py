@@ -30,7 +30,7 @@ _QUANTITY = r"\s*(-?[0-9]{1,25}(?:\.[0-9]{1,25})?)\s*([A-Za-z%]*)\s*"
 def parse_quantity(text: str, dimension: str) -> float:
     """Return the value of `text` in the base unit of `dimension`: bytes, hertz, seconds, percent, celsius or ratio.
 
-    Raise ValueError, whose message lists the units.
+    Raise ValueError for other texts; the message lists the units.
     """
     factors = _FACTORS[dimension]
     match = re.fullmatch(_QUANTITY, text)

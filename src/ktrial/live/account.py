@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds to a live trial's verdicts: carry-over after undo, effects at equal covariates, and the cost of switches."""
+"""Adds carry-over after undo, effects at equal covariates, and the cost of switches to a live trial's verdicts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LivePeriod(msgspec.Struct, frozen=True):
 def with_account(found: Comparison, live: LiveFile, log: Sequence[Event], seen: Mapping[int, SeenPeriod]) -> Comparison:
     """Return the comparison with carry-over, effects at equal covariates, and the cost of switches.
 
-    `seen` contains the period of each run.
+    `seen` maps the numbers of runs to their periods.
     """
     protocol = protocol_in(log)
     periods = _periods(log, protocol, seen)

@@ -41,7 +41,7 @@ class PeriodScore(NamedTuple):
 
 
 class CarryOver(msgspec.Struct, frozen=True, kw_only=True):
-    """The carry-over of an arm. `stays` is the effect of its period on the next one, after the washout.
+    """The carry-over of an arm. `stays` is the effect of the arm's period on the next period, after the washout.
 
     `course` is how much the arm's score changes from the first half of a period to the second, less the same change of
     the control; null if halves are unknown. A true effect is larger than the trial's estimate by half of `stays`.
@@ -82,7 +82,7 @@ class CarryOver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate_carry_over(periods: Sequence[PeriodScore], arm: str, control: str, washout_s: float) -> CarryOver | None:
-    """Return the carry-over of an arm, from the periods of complete blocks in order; None if there are too few."""
+    """Return the carry-over of an arm, from the periods of complete blocks in order; None for too few periods."""
     scores = np.array([period.score for period in periods])
     arms = [period.arm for period in periods]
     found = fit_carry_over(scores, arms, arm, control, others_stay=True)

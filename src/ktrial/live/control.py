@@ -19,7 +19,7 @@ Wanted = Literal["run", "pause", "stop"]
 
 
 class TrialDesk:
-    """The running trial's side: it reads the requests."""
+    """Receives the requests to a trial, in the process that runs the trial."""
 
     def __init__(self, folder: Path, trial: str) -> None:
         self._file = folder / trial
@@ -76,7 +76,7 @@ def running_trials(folder: Path) -> tuple[str, ...]:
 
 
 def ask_of(folder: Path, trial: str, wanted: Wanted) -> None:
-    """Send a request to a running trial. Raise Refused if no process runs it."""
+    """Send the request `wanted` to a running trial. Raise Refused if no process runs the trial."""
     if trial not in running_trials(folder):
         raise Refused(f"{trial} is not running", hint=f"run `ktrial trial resume {trial}`")
     with (folder / trial).open("r+b") as opened:

@@ -3,7 +3,7 @@
 
 A trial may be judged at equal covariates (`judge.equal_covariates`). In any case, a regression over the blocks of a
 finished trial gives the effect at equal covariates beside the verdict. Its p and interval come from flipping whole
-blocks, difference and covariates together, because the order within a block is a coin.
+blocks, difference and covariates together, because chance drew the order within a block.
 
 A covariate that the arm itself changes is not another cause: an adjustment for it removes a part of the effect.
 """

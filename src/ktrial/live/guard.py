@@ -12,7 +12,8 @@ often, and no longer, than these counts show. Excursions that the control never 
 ten thousand samples) and short (2 s): a new kind of noise that first appears in an arm's period can trip the guard. A
 surge has at least two samples, and 5 s of samples, in one period.
 
-A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise: the order in a block is a coin.
+A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise, because chance drew the order in a
+block.
 
 Every guard may be checked at any moment. Surges and slow losses share one error rate among all guards and arms.
 """
@@ -63,7 +64,7 @@ _MAD = 1.4826
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A metric that must not get worse: by more than `margin` (relative), or beyond `limit` (in the samples' unit).
+    """A metric that must not get worse by more than `margin` (a share), nor pass `limit` (in the samples' unit).
 
     `consecutive` samples in a row must be beyond the limit. Sentences show values divided by `factor`, which is the
     unit in the metric's name, expressed in the samples' unit.
@@ -97,7 +98,7 @@ class Trip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardWatch:
-    """All guards of one trial. Call `learn` with the pilot, then `take` with every sample in the order of time.
+    """All guards of one trial. Call `learn` with samples of the pilot, then `take` with all others in order of time.
 
     `blocks` is the cap of the trial, and `samples` is the approximate number of samples in a period.
     """
@@ -133,7 +134,7 @@ class GuardWatch:
         return self._watched[metric].ordinary is not None
 
     def begin_period(self, arm: str) -> None:
-        """Begin a period of an arm; all samples of the previous period have arrived."""
+        """Begin a period of an arm; the caller has passed all samples of the previous period."""
         for watched in self._watched.values():
             watched.begin_period(arm)
 

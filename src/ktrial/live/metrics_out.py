@@ -49,7 +49,6 @@ class TrialFigures:
         self._is_blind = blind
 
     def take(self, event: TrialEvent, now_s: float) -> None:
-        """Update the figures with an event."""
         self.changed_s = now_s
         if isinstance(event, ArmInForce):
             self.arm = event.arm
@@ -69,7 +68,7 @@ class TrialFigures:
             self.judgement = event.judgement
 
     def end(self, state: TrialState, now_s: float) -> None:
-        """Record that this process makes no further visit: the control is in force again."""
+        """Record `state`, and that no arm of the trial is in force any more."""
         self.state, self.arm, self.changed_s = state, None, now_s
 
     @property
@@ -86,7 +85,7 @@ class MetricFamily(NamedTuple):
     samples: Sequence[tuple[Mapping[str, str], float]]
 
     def lines(self, *, open_metrics: bool) -> Iterator[str]:
-        """Yield the lines. Prometheus's own format has no infos and statesets, so both are gauges in it."""
+        """Yield the metric's lines. Prometheus's own format has no infos and statesets, and shows both as gauges."""
         sample = f"{self.name}_info" if self.kind == "info" else self.name
         header = self.name if open_metrics else sample
         yield f"# HELP {header} {self.help}"
@@ -108,7 +107,10 @@ def metrics_text(figures: TrialFigures | None, *, open_metrics: bool = True) -> 
 
 
 def families(figures: TrialFigures) -> Iterator[MetricFamily]:
-    """Yield the metrics of a trial, without those about arms that must stay hidden. An unknown figure has no sample."""
+    """Yield the metrics of a trial. While the arms must stay hidden, leave out all metrics about arms.
+
+    A metric with an unknown value has no sample.
+    """
     own = {"trial": figures.trial}
     protocol, judgement = figures.protocol, figures.judgement
     about = {**own, "name": protocol.name, "primary": protocol.primary, "control": protocol.control}

@@ -12,7 +12,7 @@ from ktrial.kit.outcome import Direction, Outcome
 
 
 class LiveMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of live work: its name, which ends in the unit as in `--metric` of a command, and its source."""
+    """A metric of live work. Its name ends in the unit, as for `--metric` with a command."""
 
     name: str
     direction: Direction

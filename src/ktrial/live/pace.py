@@ -56,7 +56,6 @@ class LivePace:
         self._switched_ms = list(switched_ms)
 
     def switched(self, now_ms: int) -> None:
-        """Count a switch."""
         if self._switches is not None:
             self._switched_ms = [*(one for one in self._switched_ms if one > now_ms - 1000 * DAY_S), now_ms]
 

@@ -121,7 +121,7 @@ class LiveBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark:
-    """Return the benchmark with these outcomes and, if `rated`, a rating; the first one is the headline."""
+    """Return the benchmark with these outcomes and, if `rated`, a rating; the first outcome is the headline."""
     every = (*outcomes, RATED) if rated else tuple(outcomes)
     return LiveBenchmark(outcomes=(msgspec.structs.replace(every[0], headline=True), *every[1:]))
 
@@ -137,7 +137,7 @@ def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
 
 
 def read_usual(raw: bytes) -> dict[str, list[Sample]]:
-    """Return the usual values of the control from before the first block. Raise BadRun if they cannot be read."""
+    """Return the control's samples from before the first block, by metric. Raise BadRun if they cannot be read."""
     try:
         return msgspec.json.decode(raw, type=dict[str, list[Sample]])
     except msgspec.DecodeError as error:

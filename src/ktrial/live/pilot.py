@@ -73,9 +73,10 @@ class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
 class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan of periods. `can_detect` is false if `cap` blocks cannot find the effect.
 
-    `smallest_effect` is the smallest effect that they can find. `washout_measured` is false if the pilot had too few
-    switches, or if the work had not settled before the next switch. Neighbouring samples have the correlation `lag1`,
-    and samples more than `memory_s` apart have hardly any. `sd` is the standard deviation of a block's difference.
+    `smallest_effect` is the smallest effect that `cap` blocks can find. `washout_measured` is false if the pilot had
+    too few switches, or if the work had not settled before the next switch. Neighbouring samples have the correlation
+    `lag1`, and samples more than `memory_s` apart have hardly any. `sd` is the standard deviation of a block's
+    difference.
     """
 
     period_s: float
@@ -138,7 +139,7 @@ def plan_live(
     switches: Sequence[PilotSwitch] = (),
     covariates: Mapping[str, Sequence[Sample]] = {},
 ) -> LivePlan:
-    """Return the plan of a live trial. Raise BadInput if the pilot says too little.
+    """Return the plan of a live trial. Raise BadInput if the pilot was too short.
 
     With covariates, the periods will be judged at equal covariates. Only the variation that the
     covariates do not explain is noise.

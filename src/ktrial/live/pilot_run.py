@@ -37,7 +37,7 @@ class PilotCourse(NamedTuple):
 
 
 class PilotSeen(NamedTuple):
-    """The observations of a pilot: the samples of each metric, those of the control alone, and the switches."""
+    """The observations of a pilot: all samples by metric, the samples of the control alone, and the switches."""
 
     samples: Mapping[str, Sequence[Sample]]
     control: Mapping[str, Sequence[Sample]]
@@ -52,7 +52,7 @@ def pilot_course(control: str, arm: str, every_s: float, *, switches: bool) -> P
 
 
 class PilotRun:
-    """Runs a pilot. Limits and guards are active; when it ends for any reason, everything is restored."""
+    """Runs a pilot with active limits and guards, and restores everything when the pilot ends for any reason."""
 
     def __init__(
         self, poll: LivePoll, arms: Arms, clock: LiveClock, watchdog: Watchdog, note: Callable[[str], None]

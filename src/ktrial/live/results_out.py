@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends the results of a running trial to a text file, an endpoint, or annotations in Grafana.
 
-None of them ever disturbs the trial. Results that could not be sent are reported as a doubt at the end.
+If a destination fails, the trial continues. Results that could not be sent are reported as a doubt at the end.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ResultsWay(Protocol):
     """A destination of results."""
 
     def show(self, figures: TrialFigures) -> None:
-        """Store the current figures."""
+        """Send the current figures to the destination."""
 
     def note(self, event: TrialEvent, figures: TrialFigures) -> None:
-        """Store an event."""
+        """Send an event to the destination; `figures` already include the event."""
 
     def close(self) -> str | None:
         """Close the destination. Return a doubt if some results could not be sent; otherwise None."""
@@ -294,7 +294,7 @@ class GrafanaAnnotations:
 
 
 class ResultsOut:
-    """Passes the events of a trial on, and shows them at every destination. Ends with the trial."""
+    """Passes the events of a trial to `listen` and to every destination, until the trial ends."""
 
     def __init__(
         self, listen: TrialListener, ways: Sequence[ResultsWay], clock: Clock, say: Callable[[str], None]
@@ -308,7 +308,7 @@ class ResultsOut:
     def begins(
         self, trial: str, protocol: TrialProtocol, judgement: Judgement | None = None, *, blind: bool = False
     ) -> None:
-        """Show this trial from now on. The measurement of its noise is not shown."""
+        """Show this trial at every destination from now on. Call it after the noise has been measured."""
         if self._ways:
             self._figures = TrialFigures(trial, protocol, self._now_s(), judgement, blind=blind)
             self._show()

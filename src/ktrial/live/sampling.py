@@ -102,7 +102,7 @@ class LivePoll:
             one.samples = [sample for sample in one.samples if sample.at_ms >= before_ms] or one.samples[-1:]
 
     def note_clocks(self) -> None:
-        """Store the current clocks, with which `disturbed` compares later ones."""
+        """Store the current times of the clocks, with which `disturbed` compares later times."""
         self._offset_ms = self._clock.unix_ms() - self._clock.monotonic_ns() // 1_000_000
         self._slept_s = self._clock.slept_s()
 

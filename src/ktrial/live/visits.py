@@ -127,7 +127,7 @@ class LiveVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the periods of a block, one directly after the other, until one of them makes the block void."""
+        """Make the periods of a block without a break, until a period makes the block void. Return True."""
         self._blocks_left = blocks_left
         first = visits[0]
         if len(visits) < first.visits and first.block != self._block:

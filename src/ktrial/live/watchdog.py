@@ -24,7 +24,7 @@ class GuardTrip(Protocol):
 
 
 class SampleGuard(Protocol):
-    """Checks the samples of the arms for harm at every moment."""
+    """Checks every sample of the arms for harm."""
 
     def begin_period(self, arm: str) -> None: ...
 
@@ -78,7 +78,7 @@ class Watchdog:
             self._guard.begin_period(arm)
 
     def take_up(self, past: Iterable[PastPeriod]) -> None:
-        """Show the guards the periods before an interruption. Raise LimitPassed if they show harm."""
+        """Let the guards check the periods from before an interruption. Raise LimitPassed if these show harm."""
         block: int | None = None
         for one in past:
             if block is not None and block != one.block:

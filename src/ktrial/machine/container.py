@@ -25,8 +25,8 @@ _USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """The container of a run: everything that its programs see, apart from the kernel. It is part of a run's identity.
 
-    `image_id` is the SHA-256 of the image's content, `argv` the command that started the container. `box_id`
-    identifies a distrobox: its image and later changes, which no digest covers.
+    `image_id` is the SHA-256 of the image's content, `argv` the command that started the container. `box_id` is the id
+    of a distrobox, because no digest covers the changes made in it.
     """
 
     runtime: Runtime
@@ -38,7 +38,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerRequest(msgspec.Struct, frozen=True):
-    """The image or distrobox in `--tools`. Without a runtime, ktrial uses the first installed one."""
+    """The image or distrobox in `--tools`. If `runtime` is None, ktrial uses the first installed runtime."""
 
     runtime: Runtime | None
     name: str

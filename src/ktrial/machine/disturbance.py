@@ -18,7 +18,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """A systemd timer and the unit that it starts; `next_unix_us` is None if it has no next time."""
+    """A systemd timer and the unit that it starts; `next_unix_us` is None if the timer is not due again."""
 
     unit: str
     activates: str
@@ -48,7 +48,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quiet(msgspec.Struct, frozen=True, kw_only=True):
-    """What ktrial inhibits while it measures (`sleep`, `idle`), jobs due meanwhile, and notes on failures."""
+    """What ktrial inhibits while it measures (`held_off`: sleep, idle), jobs due meanwhile, and notes on failures."""
 
     held_off: tuple[str, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()

@@ -40,7 +40,7 @@ class FactKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FactBook(Mapping[str, Fact]):
-    """All facts of one machine, by name."""
+    """Facts of one machine, by name."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
         self._facts = dict(facts)

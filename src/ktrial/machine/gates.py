@@ -156,8 +156,8 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 def parse_gates(table: Mapping[str, Any], *, phone: bool = False, has_generator: bool = False) -> dict[str, GateLimits]:
     """Return the limits of all gates, from a `[gates]` table or from the defaults.
 
-    The result has every gate in the table. It has the gates of phones for a `phone`, and the gate of the load generator
-    if there is one. Raise BadInput for an invalid limit.
+    Without `phone`, leave out the gates of phones; without `has_generator`, that of the load generator. Gates in the
+    table are never left out. Raise BadInput for an unknown gate or an invalid limit.
     """
     absent = {*(() if phone else OF_PHONES), *(() if has_generator else (LOAD_GENERATOR,))}
     limits = {name: limit for name, limit in DEFAULTS.items() if name not in absent}
@@ -442,7 +442,7 @@ def finding_of(found: GateFinding) -> Finding:
 
 
 def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """Return the findings of all gates about groups of runs."""
+    """Return the findings of `judge_groups`, converted for a result."""
     return tuple(finding_of(one) for one in judge_groups(groups, limits))
 
 
@@ -461,7 +461,7 @@ def unread_gates(limits: Mapping[str, GateLimits], now: Readings) -> tuple[str, 
 
 
 def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tuple[str, ...]:
-    """Return the enabled gates, other than `above` gates, whose reading was ABSENT in all runs."""
+    """Return the enabled gates, other than `above` gates, whose reading was ABSENT in all `rows`, one row per run."""
     return tuple(
         name
         for name, limit in limits.items()

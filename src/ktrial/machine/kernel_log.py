@@ -63,7 +63,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """A pattern for log lines of one `kind`; without a `kind`, for lines that do not affect a measurement (`why`)."""
+    """A pattern for log lines of one `kind`. Without a `kind`, the lines affect no measurement, because of `why`."""
 
     pattern: str
     kind: Kind | None = None

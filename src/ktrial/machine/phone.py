@@ -61,7 +61,7 @@ Read = Callable[[Sections], Any]
 
 
 def names_in(only: Sequence[str]) -> tuple[str, ...]:
-    """Return the phone's facts that a request names, including those below each name; all facts if it names none."""
+    """Return the phone's facts that `only` names, including those below each name; all facts if `only` is empty."""
     return tuple(name for name in _FACTS if not only or any(f"{name}.".startswith(f"{one}.") for one in only))
 
 
@@ -74,7 +74,7 @@ def script(names: Iterable[str]) -> str:
 
 
 def phone_facts(text: str, names: Iterable[str]) -> dict[str, Fact]:
-    """Return the facts from what the commands printed."""
+    """Return the named facts from `text`, the output of the commands in `script`."""
     sections: dict[str, str] = {}
     for part in re.split(rf"^{_MARK} ", text, flags=re.MULTILINE)[1:]:
         name, _, content = part.partition("\n")
@@ -83,7 +83,7 @@ def phone_facts(text: str, names: Iterable[str]) -> dict[str, Fact]:
 
 
 def modules_in(text: str) -> list[str]:
-    """Return the modules that are enabled, from what LIST_MODULES prints."""
+    """Return the names of the enabled modules in the output of LIST_MODULES."""
     files = [line.split("/")[-2:] for line in text.splitlines() if line.count("/") == 5]
     installed, disabled = ({module for module, file in files if file == name} for name in ("module.prop", "disable"))
     return sorted(installed - disabled)

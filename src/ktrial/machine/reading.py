@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a knob's files."""
+"""The state of a knob on this machine: its instances, and the content of their files."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """The conditions around one run. `before` and `after` lack what could not be read.
 
     The readings are for gates. `readings_before` decided whether the run was void; `readings_during` became known
-    after it. `lost` says why the samples of the run are missing.
+    after the run. `lost` says why the samples of the run are missing.
     """
 
     before: tuple[Condition, ...]

@@ -14,7 +14,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Sensor(msgspec.Struct, frozen=True, kw_only=True):
-    """The format of a column: an integer divided by `per_unit` is a value in `unit`; a counter has `bits`."""
+    """The format of a column: an integer divided by `per_unit` is a value in `unit`; a counter wraps at `bits` bits."""
 
     unit: str
     per_unit: Annotated[int, msgspec.Meta(ge=1)]
@@ -40,7 +40,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
-    """The samples in order of time; None for a value that was absent, unreadable or impossible.
+    """Samples in order of time. In `columns`, None stands for a value that was absent, unreadable or impossible.
 
     `absent` holds reasons by source, `unopened` the files that were unreadable from the start. `lies` and `failures`
     count impossible values and failed reads. `appeared` names columns that appeared during sampling and were not read.

@@ -34,7 +34,7 @@ AIMS = (
 
 
 class Settling(msgspec.Struct, frozen=True, kw_only=True):
-    """Readings for which a run still waits (`waiting`), and unknown ones, which do not delay the run (`untold`)."""
+    """Readings for which a run still waits (`waiting`), and unknown readings, which do not delay the run (`untold`)."""
 
     waiting: tuple[str, ...]
     untold: tuple[str, ...]
@@ -57,7 +57,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settling(reference: Readings, now: Readings) -> Settling:
-    """Return the readings that are still above the first run. Gates judge lower ones: waiting would not help."""
+    """Return the readings that are still above those of the first run. Lower readings are left to the gates."""
     waiting, untold = [], []
     for aim in AIMS:
         level, value = _number(reference, aim), _number(now, aim)

@@ -99,7 +99,7 @@ class TransactionCheck(msgspec.Struct, frozen=True):
 
 
 class VerifyReply(msgspec.Struct, frozen=True):
-    """Which steps of transactions are still in force."""
+    """The current state of the steps of one or more transactions."""
 
     transactions: tuple[TransactionCheck, ...]
 
@@ -122,7 +122,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Journaled(msgspec.Struct, frozen=True):
-    """A transaction in the journal; the title is null if it is lost.
+    """A transaction in the journal; `title` is null if the journal has lost it.
 
     `left_alone` are paths that a revert did not restore because somebody else had changed them. `sources` is what the
     plan recorded about the origin of its settings. `left_ms` is the time left of its lease.

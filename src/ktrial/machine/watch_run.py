@@ -22,7 +22,7 @@ SHORTEST_S = 0.1
 
 
 def suspended_s(before_s: float, after_s: float) -> float:
-    """Return how long the machine was suspended between two readings of `slept_s`. Less than SHORTEST_S counts as 0."""
+    """Return how long the machine slept between two readings of `slept_s`; less than SHORTEST_S counts as 0."""
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
@@ -65,7 +65,7 @@ class ConditionWatch:
         return self.readings(self.once())
 
     def rest(self, wait: Callable[[], None]) -> None:
-        """Wait, and measure how much CPU time other programs use meanwhile. The next readings contain it."""
+        """Call `wait`, and measure how much CPU time other programs use meanwhile; later readings include it."""
         before = self.once()
         wait()
         self._others = others_share(before, self.once())
@@ -78,14 +78,14 @@ class ConditionWatch:
             return None
 
     def readings(self, samples: Samples | None) -> Readings:
-        """Return readings from a sample and the facts; the first call chooses the sensors to compare."""
+        """Return readings from a sample and the facts; the first sample determines which sensors are compared."""
         if self._thermometers is None and samples is not None:
             self._thermometers = Thermometers.of(samples)
         facts = self.machine.facts(FACTS)
         return readings_at(samples, facts, self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
-        """Return paths whose value, set by a transaction, was in force at the first call and no longer is."""
+        """Return paths that a transaction set, whose value was in force at the first call and no longer is."""
         try:
             verified = verify(self.machine)
         except AgentError as error:
@@ -153,7 +153,7 @@ class RunWatch:
 
     @property
     def parts(self) -> dict[str, bytes]:
-        """The samples as a file to store with the run."""
+        """The samples as a file to store with the run; empty without samples."""
         sampled = self._ended and self._watch.period_s is not None
         return {TELEMETRY: self._watch.pack(self._samples)} if sampled and self._samples is not None else {}
 

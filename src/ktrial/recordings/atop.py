@@ -154,7 +154,7 @@ def _take(label: str, rest: str, now: _Moment, units: dict[str, str], where: tup
 def _numbers(words: Sequence[str], least: int, what: str, where: tuple[str, int]) -> list[float]:
     source, line = where
     if len(words) < least:
-        raise unreadable(source, line, " ".join(words), f"a line with {least} or more values of {what}")
+        raise unreadable(source, line, " ".join(words), f"{least} or more values at the end of a line of {what}")
     return [number(word, source, line, f"a value of {what}") for word in words[:least]]
 
 
@@ -211,7 +211,7 @@ def _process(rest: str, now: _Moment, where: tuple[str, int]) -> None:
     # Names may contain blanks and brackets. Threads share the memory of their process and are skipped.
     match = _PROCESS.fullmatch(rest)
     if match is None:
-        raise unreadable(where[0], where[1], rest, "a line of PRM with 'PID (name) state' and values")
+        raise unreadable(where[0], where[1], rest, "'PID (name) state' and values at the end of a line of PRM")
     words = match["rest"].split(" ")
     if words[_IS_PROCESS : _IS_PROCESS + 1] == ["n"]:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert raw atop logs with the installed atop, because their format changes with its version."""
+"""Converts raw atop logs with the installed atop, because the format of the logs changes with atop's version."""
 
 from __future__ import annotations
 

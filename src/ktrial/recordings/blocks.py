@@ -44,7 +44,7 @@ def layout_block(group: int, source: str, columns: dict[str, Sensor]) -> bytes:
 
 
 def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]]) -> bytes:
-    """Return a block of samples, a row for each moment, stored by column as differences."""
+    """Return a block of samples, one row for each time, stored by column as differences."""
     columns = [list(times_ns), *(list(column) for column in zip(*rows, strict=True))]
     steps: list[int] = []
     for column in columns:
@@ -57,5 +57,5 @@ def rows_block(group: int, times_ns: Sequence[int], rows: Sequence[Sequence[int]
 
 
 def source_block(source: OwnSource) -> bytes:
-    """Return a block with the current state of a source; readers use the last such block."""
+    """Return a block with the current state of a source. Readers use the last block of each source."""
     return block(b"N", msgspec.json.encode(source))

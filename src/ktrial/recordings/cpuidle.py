@@ -15,7 +15,7 @@ _PLACE = re.compile(r"/sys/devices/system/cpu/cpu(\d+)/cpuidle/state(\d+)/name")
 
 
 class IdleState(msgspec.Struct, frozen=True, kw_only=True):
-    """An idle state of all CPUs: the `share` of the CPUs' time in this state, and how often CPUs entered it."""
+    """An idle state. `share` is the share of CPU time in this state; `entries` counts how often CPUs entered it."""
 
     name: str
     depth: int
@@ -24,9 +24,9 @@ class IdleState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: float) -> tuple[IdleState, ...]:
-    """Return the states in order of depth, one for each name.
+    """Return the states in order of depth, one state for each name.
 
-    Raise UnreadableOutput without states or for a bad counter.
+    Raise UnreadableOutput if there is no state, or if a counter is invalid.
     """
     microseconds: dict[str, int] = {}
     entries: dict[str, int] = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a whole recording or of its phases, to compare with those of another recording.
+"""Figures of a whole recording or of its phases, for comparison with another recording.
 
-If the recording lacks the data for a figure, the figure has a reason instead of a number; it is never 0.
+If the recording lacks the data for a figure, the figure has a reason instead of a number, never 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WAKE_UPS = (
 
 
 class WatchFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured figures, and the missing ones with reasons."""
+    """The measured figures, and the missing figures with reasons."""
 
     measurements: tuple[Measurement, ...]
     left_out: tuple[LeftOut, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks of `ktrial.recording/1` and their content, up to the first damaged one."""
+"""The blocks of `ktrial.recording/1` and their content, up to the first damaged block."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EVENT = msgspec.json.Decoder(TracedEvent)
 
 
 class Sleeper(msgspec.Struct):
-    """The power states of a disk's controller, and whether it enters them on its own."""
+    """The power states of a disk's controller. `apst` means that the controller enters them on its own."""
 
     apst: bool | None = None
     power_states: tuple[PowerState, ...] | None = None
@@ -99,7 +99,7 @@ class Blocks:
 
 
 def read_blocks(data: bytes, name: str) -> Blocks:
-    """Return all blocks up to the first damaged one; `cut` describes the damage."""
+    """Return all blocks up to the first damaged block; `cut` describes the damage."""
     blocks = Blocks()
     try:
         for holds, content in contents(data, len(MAGIC)):

@@ -28,7 +28,7 @@ def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_
 
 
 def read_frames(data: bytes, name: str) -> Recording:
-    """Return a recording of frames only, without a cut-off last row. Raise UnreadableOutput for other files."""
+    """Return a recording that has only frames. Skip a truncated last row. Raise UnreadableOutput for other files."""
     header, *lines = decode_output(data, name).split("\n")
     if header not in {HEADER, _SHORT}:
         raise unreadable(name, 1, header, f"the header {HEADER}")

@@ -12,7 +12,7 @@ _LEAST, _MOST, _BESIDE_S = 0.5, 1.25, 0.001
 
 
 class PowerState(msgspec.Struct, frozen=True, kw_only=True):
-    """A power state of a drive; values that it does not report are None."""
+    """A power state of a drive. Values that the drive does not report are None."""
 
     id: int
     operational: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge the files of one recording onto one clock."""
+"""Merges the files of one recording onto one clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    A part that has only times of day goes between the beginning and the end of the others. Raise BadInput if its
+    A part that has only times of day goes between the beginning and the end of the other parts. Raise BadInput if its
     place is ambiguous, if no part is dated, or if parts contain the same data.
     """
     if len(parts) == 1:

@@ -84,7 +84,7 @@ _NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?")
 
 
 def is_suite_table(head: bytes, name: str) -> bool:
-    """Return whether the name or the header, and also the first row, fit a table of the suite."""
+    """Return whether the first row, and the file's name or header, fit a table of the suite."""
     lines = head.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
     first = lines[1].split(",")[0].strip() if len(lines) > 1 else ""
     known = _stem(name) is not None or is_telemetry(head)

@@ -115,7 +115,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 class Frames(msgspec.Struct, frozen=True, kw_only=True):
     """Frames, or wake-ups, of one program: each ended at `ends_s` and took `durations_s`.
 
-    `clock_error_s` is the possible offset between the clock of the frames and that of the series. `stands_for` says how
+    `clock_error_s` is the possible offset between the clocks of the frames and of the series. `stands_for` says how
     many frames each sampled frame represents.
     """
 

@@ -36,11 +36,11 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 def steadied(
     wall_s: Sequence[float], source: str, lengths_s: Sequence[float] | None = None
 ) -> tuple[list[float], tuple[Gap, ...]]:
-    """Map moments of a wall clock, which may have stepped, to a clock that only rises.
+    """Map `wall_s`, times of a wall clock that may have stepped, to a clock that only rises.
 
-    Return the mapped moments, and the steps and pauses as gaps. `lengths_s` are the times since the previous sample
+    Return the mapped times, and the steps and pauses as gaps. `lengths_s` are the times since the previous sample
     according to the tool. Without `lengths_s`, an interval with a step gets the usual length. Raise UnreadableOutput
-    for fewer than two moments, or if the clock often steps back.
+    for fewer than two times, or if the clock often fails to advance.
     """
     if len(wall_s) < 2:
         raise unreadable(source, None, "", "a recording: it has fewer than two moments")

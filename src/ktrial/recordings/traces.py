@@ -81,7 +81,7 @@ class _Reading(msgspec.Struct):
 def read_trace(data: bytes, source: str) -> Recording:
     """Return the events, with times since the midnight before the first line. Drop a cut-off last line.
 
-    Raise UnreadableOutput if another line of a tracer is damaged, or if there is no such line.
+    Raise UnreadableOutput if another line of a tracer is damaged, or if no line is from a tracer.
     """
     reading = _Reading(source=source)
     ended = data.endswith(b"\n")

@@ -17,7 +17,7 @@ _Point = tuple[float, "UsageChange", int]
 
 
 class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A process or a control group, with its use at the previous sample and at this one."""
+    """A process or a control group, with its use at the previous sample and at the current sample."""
 
     pid: int | None = None
     name: str | None = None
@@ -29,12 +29,12 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[int | None, str]:
-        """What identifies the process or group; it includes the name, because process ids are reused."""
+        """The identity of the process or group. It includes the name, because the kernel reuses process IDs."""
         return self.pid, self.name or self.group or ""
 
 
 class UsageLook(msgspec.Struct, frozen=True, kw_only=True):
-    """One sample, with the processes and groups that have changed since the previous one."""
+    """One sample, with the processes and groups that have changed since the previous sample."""
 
     at_ns: int
     before_ns: int

@@ -154,7 +154,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of tracing. `handed_out` is the kernel's count of delivered events, `read` the agent's.
+    """The result of tracing. `handed_out` counts events that the kernel delivered, `read` events that the agent read.
 
     `blind` says why the tracer did not see its own mark; `damage` describes the last of the `damaged` pages.
     """

@@ -54,7 +54,7 @@ class Items(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table; `numeric` columns hold numbers, `long` ones sentences."""
+    """A table; `numeric` columns hold numbers, `long` columns hold sentences."""
 
     caption: str
     headers: Sequence[str]

@@ -12,9 +12,9 @@ from ktrial.reports.order import by_weight
 
 
 def full_picture(found: Comparison, *, width: int) -> str:
-    """Return change and verdict of every tier against the control; `noise` stands for `equivalent`.
+    """Return a table with change and verdict of every tier against the control; `noise` stands for `equivalent`.
 
-    The text is empty if all outcomes are exploratory, because the table of verdicts then suffices.
+    The text is empty without tiers, or if all outcomes are exploratory, because the table of verdicts then suffices.
     """
     tiers = list(dict.fromkeys(step.arm for outcome in found.outcomes for step in outcome.steps))
     every = [arm.arm for arm in found.arms if arm.arm != found.control]

@@ -37,7 +37,7 @@ Addresses = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def step_summary(comparison: Comparison) -> str:
-    """Return the answer, noticeable changes, the verdicts, the figures of each arm, and the findings."""
+    """Return the answer, noticeable changes, verdicts, figures of each arm, and findings as Markdown."""
     comparison = asked_only(comparison)
     blocks: list[Block] = [notice_list(comparison), verdict_grid(comparison), *tier_grids(comparison)]
     for outcome in comparison.outcomes:

@@ -26,9 +26,10 @@ _LONGEST_NAME = 80
 
 
 def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_data: bool = False) -> dict[str, bytes]:
-    """Return file name -> content: report, charts, comparison, a file for each run, a script to reproduce them.
+    """Return the content of each file by name: report, charts, comparison, and a file for each run.
 
-    `data` holds files with the raw data; `has_data` says that such files already lie beside these.
+    If the comparison has commands that reproduce it, they become a script. `data` holds files with the raw data;
+    `has_data` says that the folder has such files already.
     """
     files: dict[str, bytes] = {}
     pictures: dict[str, list[tuple[str, str]]] = {"": []}

@@ -197,7 +197,7 @@ def tier_rows(comparison: Comparison) -> list[TierRow]:
 
 
 def tier_grids(comparison: Comparison) -> list[Grid]:
-    """Return a table of each tier against the one before it and the control; none if the arms are not tiers."""
+    """Return a table of each tier against the tier before it and the control; none if the arms are not tiers."""
     places = anchors(comparison)
     rows = [
         (
@@ -342,7 +342,7 @@ def _pairs(outcome: OutcomeComparison) -> Iterator[Block]:
 
 
 def pair_name(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """Return the arm; also the arm that it is compared with, unless that is the control."""
+    """Return the arm's name, with the name of the arm that it is compared with, unless this is the control."""
     return contrast.arm if contrast in outcome.contrasts else f"{contrast.arm} to {contrast.control}"
 
 
@@ -384,7 +384,7 @@ def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
 
 
 def findings(comparison: Comparison) -> list[Block]:
-    """Return the findings on the whole comparison, then those on outcomes, each once; the gravest first."""
+    """Return the findings on the whole comparison, then on each outcome, each finding once; the gravest first."""
     blocks: list[Block] = [_findings_list(comparison.findings, {})] if comparison.findings else []
     for outcome in by_weight(comparison.outcomes):
         where: dict[str, list[str]] = {}

@@ -61,8 +61,8 @@ class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
 class Importer(msgspec.Struct, frozen=True, kw_only=True):
     """A format: `sniff` recognises it by a file's first bytes and name, `read` reads the file.
 
-    `read` raises BadInput or BadRun. Options for tables are allowed if `takes_columns` is true, those for frame logs if
-    `takes_frames` is.
+    `read` raises BadInput or BadRun. `takes_columns` allows the options for tables, `takes_frames` the options for
+    logs of frames.
     """
 
     name: str

@@ -99,7 +99,7 @@ def bring_in(
     store: ImportStore,
     unix_ms: Callable[[], int],
 ) -> BroughtFile:
-    """Read a file and store its runs. Raise BadInput if it is unreadable, Refused if the store already has it."""
+    """Read a file and store its runs. Raise BadInput for an unreadable file, Refused if the store has the file."""
     results = read_results(file, wanted, importers)
     sessions = () if wanted.again else store.sessions()
     _check_own(file, results, sessions)
@@ -127,7 +127,10 @@ def bring_in(
 
 
 def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
-    """Return the results of a file. The user may name the format; otherwise an importer must recognise it."""
+    """Return the results of a file. If the user names no format, an importer must recognise the file.
+
+    Raise BadInput if the file cannot be read.
+    """
     if not file.data:
         raise BadInput("the file is empty", file=file.name, hint="check that the benchmark wrote to this file")
     importer = None
@@ -220,7 +223,7 @@ _OTHERWISE = (
 
 
 def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
-    """Return the importers that recognise a file. An importer of any table counts only if no other one matches."""
+    """Return the importers that recognise a file. An importer of any table counts only if no other matches."""
     fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 

@@ -128,7 +128,10 @@ class StoredSeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of an outcome of a benchmark in one session, over all good runs; `cv` is None for a single run."""
+    """Statistics of an outcome of a benchmark in one session, over all good runs.
+
+    `cv` is None for a single run or a mean of 0.
+    """
 
     benchmark: str
     outcome: str

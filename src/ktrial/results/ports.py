@@ -18,7 +18,7 @@ class ReadResults(Protocol):
     def runs(self, session: str) -> Iterator[StoredRun]: ...
 
     def raw(self, digest: str) -> bytes:
-        """Return raw bytes by their SHA-256."""
+        """Return the raw bytes with this SHA-256."""
 
     def states(self, session: str) -> dict[str, str]:
         """Return the SHA-256 of the machine's state for each place of a session: `begin`, `end`, or a trial's arm."""
@@ -33,7 +33,7 @@ class Results(ReadResults, Protocol):
         found: Iterable[tuple[StoredRun, Mapping[str, bytes]]],
         places: Mapping[str, bytes] = {},
     ) -> None:
-        """Store a session from elsewhere and the machine's states, all or nothing."""
+        """Store a whole session with its runs and the machine's states, all or nothing."""
 
 
 class ImportStore(Protocol):
@@ -42,4 +42,4 @@ class ImportStore(Protocol):
     def sessions(self) -> tuple[StoredSession, ...]: ...
 
     def save_all(self, session: StoredSession, found: Iterable[tuple[StoredRun, Mapping[str, bytes]]]) -> None:
-        """Store a session from elsewhere, all or nothing."""
+        """Store a whole session with its runs, all or nothing."""

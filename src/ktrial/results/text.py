@@ -72,7 +72,7 @@ def session_text(
     *,
     width: int,
 ) -> str:
-    """Return a session: its facts, outcomes and doubts, and the runs that don't count, with reasons."""
+    """Return a text on a session: its facts, outcomes and doubts, and the runs that don't count, with reasons."""
     document = session.document
     lines = [
         labelled("session", session.session, width=width),
@@ -102,7 +102,7 @@ def session_text(
 
 
 def run_text(run: StoredRun, *, width: int) -> str:
-    """Return a run: the command, how it ended, and its numbers."""
+    """Return a text on a run: the command, how it ended, and its numbers."""
     document = run.document or {}
     lines = [
         labelled("run", f"{run.session}/{run.number}{', a warm-up' if run.warm_up else ''}", width=width),
@@ -185,7 +185,10 @@ def _end(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def reparsed_text(rows: Sequence[tuple[str, str, Sequence[str], str | None]], *, width: int) -> str:
-    """Return the changes of each run (name, benchmark, changes, why it was not parsed), and counts."""
+    """Return a text on runs that were parsed again: their changes, runs that could not be parsed, and counts.
+
+    A row holds name, benchmark, changes, and the reason if the run could not be parsed.
+    """
     lines = []
     for name, benchmark, changes, _ in rows:
         lines += [paragraph(f"{name}, {benchmark}: {change}", width=width) for change in changes]

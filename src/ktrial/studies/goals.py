@@ -20,9 +20,9 @@ from ktrial.tuning.knobs.value import kernel_text
 
 
 class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to measure the values of knobs.
+    """How to measure the values of the knobs whose name matches a pattern in `knobs`.
 
-    For each knob, the first measure with a pattern that matches its id applies.
+    If several measures of a goal match a knob, the first of them applies.
     """
 
     knobs: tuple[str, ...]
@@ -41,7 +41,7 @@ class GoalSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A goal, `goals/<name>.toml`.
 
-    Its candidates are its own settings, and those of its profiles that a measure covers.
+    It proposes the settings in `candidate` and those of its `profiles`, as far as a measure covers their knobs.
     """
 
     name: str

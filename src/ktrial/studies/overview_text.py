@@ -22,7 +22,7 @@ _LABEL = 12
 
 
 class OpenTrial(msgspec.Struct, frozen=True):
-    """A trial that is not over; with `by_hand`, a person sets up its configurations."""
+    """A trial that is not over. `by_hand` means that a person puts its arms in force."""
 
     trial: str
     blocks: int
@@ -39,7 +39,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def overview_of(status: Status | None, entries: Sequence[LedgerEntry], now: Now, program: str = "ktrial") -> Overview:
-    """Return the overview. `status` is None if only root can read the journal; the newest `entries` come first."""
+    """Return the overview. `status` is None if only root can read the journal; `entries` must have the newest first."""
     own = [entry for entry in entries if not entry.placebo]
     unfinished = [entry for entry in own if not entry.over]
     trials = {one.trial: OpenTrial(one.trial, one.blocks, one.manual is not None) for one in unfinished}

@@ -46,7 +46,7 @@ def programs_among(paths: Iterable[str]) -> tuple[InstalledScheduler, ...]:
 
 
 def of_loader(names: Iterable[str], modes: Sequence[LoaderMode]) -> tuple[InstalledScheduler, ...]:
-    """Return the schedulers of scx_loader, each one in each of these modes."""
+    """Return each scheduler of scx_loader in each of the `modes`."""
     known = sorted({name for name in names if _SCHEDULER.fullmatch(name)})
     return tuple(InstalledScheduler(name=name, program=name, mode=mode) for name in known for mode in modes)
 
@@ -78,7 +78,10 @@ def scheduler_arms(own: str, found: Iterable[InstalledScheduler], *, placebo: bo
 
 
 def other_outcomes(tasks: Sequence[Task], around: Sequence[Outcome], primary: str) -> tuple[str, ...]:
-    """Return the outcomes that must not get worse: the main outcome of each benchmark, the load's work, and power."""
+    """Return the outcomes that must not get worse, without `primary`.
+
+    They are the main outcome of each benchmark, the load's work, and power.
+    """
     main = [one.name for one in candidates(tasks) if one.outcome.headline]
     benchmark = next(task.label for task in tasks if primary.startswith(f"{task.label}."))
     beside = [f"{benchmark}.{one.name}" for one in around if not one.name.startswith("energy.")]
@@ -86,6 +89,9 @@ def other_outcomes(tasks: Sequence[Task], around: Sequence[Outcome], primary: st
 
 
 def best_arm(primary: Iterable[Contrast | OutcomeJudgement], spoiling: Collection[str]) -> str | None:
-    """Return the best of the arms that are better and make no other outcome worse; None if there is none."""
+    """Return the arm with the largest effect among the better arms that are not in `spoiling`; None if there is none.
+
+    An arm in `spoiling` makes another outcome worse.
+    """
     better = [one for one in primary if one.verdict == "better" and one.arm not in spoiling]
     return max(better, key=lambda one: one.effect.estimate if one.effect else 0.0).arm if better else None

@@ -21,7 +21,10 @@ _LABEL = 10
 
 
 class SchedulerAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which scheduler to use. `use` is its arm, or null to change nothing; `mode` is its mode in scx_loader, if any."""
+    """Which scheduler to use. `use` is the arm to use, or null to change nothing.
+
+    `mode` is null unless scx_loader starts the scheduler.
+    """
 
     line: str
     use: str | None = None

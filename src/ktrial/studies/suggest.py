@@ -25,7 +25,10 @@ _STATUSES = ("supported", "claimed", "none", "never took effect", "superseded", 
 
 
 class Suggestions(NamedTuple):
-    """Candidates, and why other settings were skipped: `not_here` by profile, `inert` by knob without effect here."""
+    """The candidates, and why other settings were skipped.
+
+    `not_here` has the reason for each profile that cannot apply here, `inert` for each knob without effect here.
+    """
 
     candidates: tuple[Candidate, ...]
     not_here: Mapping[str, str]
@@ -128,7 +131,7 @@ def tried_here(one: Candidate, entries: Sequence[LedgerEntry]) -> LedgerEntry | 
 
 
 def is_of(one: Candidate, entry: LedgerEntry) -> bool:
-    """Return whether a trial tried exactly this setting with this suite."""
+    """Return whether `entry` tried exactly the settings of the candidate, with its suite."""
     return (
         entry.changes == one.settings
         and not entry.environment

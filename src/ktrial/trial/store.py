@@ -57,7 +57,7 @@ class StoredTrials:
         return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
 
     def all(self, name: str | None = None) -> tuple[StoredTrial, ...]:
-        """Return all trials, newest first; or the trials whose files have this name, and the trial with this name."""
+        """Return the trials, newest first. With `name`, return only trials with that name, or from a file with it."""
         if name is None:
             return self._select(_TRIALS)
         begins = trials.c.trial.startswith(f"{name}-", autoescape=True)

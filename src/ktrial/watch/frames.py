@@ -177,7 +177,10 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
 
 
 def capture_environment(environment: Mapping[str, str], folder: str, duration_s: int | None) -> dict[str, str]:
-    """Return the environment in which MangoHud captures every frame into the folder."""
+    """Return the environment in which MangoHud captures every frame into `folder`.
+
+    Raise KtrialError if the path of the folder contains a comma.
+    """
     if "," in folder:
         raise KtrialError(
             f"MangoHud cannot write to {folder}: the path contains a comma",
@@ -190,7 +193,7 @@ def capture_environment(environment: Mapping[str, str], folder: str, duration_s:
 
 
 def captured_argv(argv: Sequence[str], mangohud: str | None, folder: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the command with MangoHud in front.
+    """Return the command with MangoHud in front. Raise KtrialError if MangoHud is not installed.
 
     A Flatpak, which has its own MangoHud, gets the variables and the folder.
     """
@@ -210,7 +213,7 @@ def captured_argv(argv: Sequence[str], mangohud: str | None, folder: str, variab
 
 
 class Arena(msgspec.Struct, frozen=True, kw_only=True):
-    """The surroundings of a game: `captures` for MangoHud, `log` for a game that tests itself, and the store."""
+    """What runs and records a game. MangoHud writes to `captures`; a game that tests itself writes to `log`."""
 
     launcher: Launcher
     store: RunStore
@@ -223,9 +226,10 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played | BadRun]:
-    """Run the game to its end and store the run. Return a BadRun, not the run, if the log has no usable frames.
+    """Run the game to its end and store the run. Return how the game ended, and the run.
 
-    With `quiet` the game's standard output goes to standard error.
+    If the log has no usable frames, return a BadRun instead of the run. With `quiet`, the game's standard output goes
+    to standard error.
     """
     environment = dict(game.environment)
     argv = list(game.argv)

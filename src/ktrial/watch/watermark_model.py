@@ -66,7 +66,7 @@ class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
     """The watermarks of several settings, side by side.
 
-    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed ones; `agrees` is true if no
+    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed marks; `agrees` is true if no
     zone differs, and None for another machine.
     """
 
@@ -111,7 +111,7 @@ def in_all(marks: Iterable[Marks]) -> Marks:
 
 
 def scale_for(zones: Sequence[Zone], reserve_kb: int, lead_bytes: float, page_bytes: int) -> int | None:
-    """Return the smallest watermark_scale_factor that gives this lead in total; None if none does."""
+    """Return the smallest watermark_scale_factor with a total lead of `lead_bytes`; None if no factor gives it."""
 
     def lead(scale: int) -> int:
         return in_all(zone_marks(zones, reserve_kb, scale, page_bytes)).lead_pages * page_bytes
@@ -143,7 +143,7 @@ def zones_of(facts: FactBook) -> tuple[Zone, ...]:
 
 
 def shown_marks(facts: FactBook) -> tuple[Marks | None, ...]:
-    """Return the marks in /proc/zoneinfo, in the order of `zones_of`; None if one is missing."""
+    """Return the marks in /proc/zoneinfo, in the order of `zones_of`; None for a zone that lacks a mark."""
     found: list[Marks | None] = []
     for record in facts.records("memory.zones"):
         pages = record.get("managed_pages")

@@ -144,7 +144,7 @@ def compare(
 
 
 def peak_rate(machine: Machine, clock: Clock, duration_s: float, page_bytes: int) -> float:
-    """Return the peak rate in bytes per second at which memory in use grew, over tenths of a second."""
+    """Return the peak rate in bytes per second at which memory in use grew, measured ten times a second."""
     before = _demand_pages(machine, clock)
     begin_ns, peak, looks = before[0], 0.0, 0
     while clock.monotonic_ns() - begin_ns < duration_s * 1e9 or not looks:

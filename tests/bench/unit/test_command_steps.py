@@ -35,3 +35,12 @@ def test_what_only_a_shell_understands_is_refused(text: str, why: str) -> None:
         prepare_steps((text,))
     assert why in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text, hint", [("sh -c 'a", "close each quote"), ("make \\", "remove the backslash at the end")]
+)
+def test_a_hint_names_what_is_open(text: str, hint: str) -> None:
+    with pytest.raises(BadInput, match="cannot read") as caught:
+        prepare_steps((text,))
+    assert (caught.value.hint or "").startswith(hint)

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for path in tmp_path.iterdir():
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs, "_first_line_of", lambda argv: said(argv, tmp_path))
+    monkeypatch.setattr(programs, "_output_of", lambda argv: said(argv, tmp_path))
     monkeypatch.setattr(guest_tools, "_HIDDEN", ("/run/",))
     return tmp_path
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_brought(folder: Path, name: str, why: str) -> None:
 
 
 def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_first_line_of", lambda argv: "\tliby.so.2 => not found\n")
+    monkeypatch.setattr(programs, "_output_of", lambda argv: "\tliby.so.2 => not found\n")
     with pytest.raises(KtrialError, match=r"missing liby\.so\.2"):
         bring(["linked"])
 
@@ -114,3 +114,17 @@ def test_a_guest_of_another_architecture_takes_static_programs_of_its_own(folder
     (folder / "foreign").write_bytes(kernels.elf({}, machine=183, interpreter=b"/lib/ld-linux-aarch64.so.1"))
     with pytest.raises(BadInput, match="needs libraries for aarch64"):
         bring([str(folder / "foreign")], "aarch64")
+
+
+@pytest.mark.parametrize(
+    "script, why",
+    [
+        ("echo broken >&2; exit 3", "ended with status 3: broken"),
+        ("exit 3", "ended with status 3"),
+        ("kill -SEGV $$", "ended with signal 11"),
+    ],
+)
+def test_a_program_that_fails_on_this_machine_is_an_error(script: str, why: str) -> None:
+    with pytest.raises(KtrialError) as caught:
+        programs._output_of(["sh", "-c", script])
+    assert caught.value.message.endswith(f"` {why}")

@@ -133,6 +133,6 @@ def test_what_is_missing_is_asked_for(tree: Path, tmp_path: Path) -> None:
         done = bisect(tmp_path, *ends, *arguments)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert (
-        "not a usable git tree: fatal: "
+        "not a usable git tree (not a git repository"
         in bisect(tmp_path, "a", "b", *build(tmp_path)[2:], "--tree", str(tmp_path), "--", "true").stderr
     )

@@ -96,7 +96,7 @@ def test_a_compiler_that_does_not_work_is_left_out(tmp_path: Path, monkeypatch: 
     for name in ("gcc", "rustc"):
         assert f"ktrial: skipping {tmp_path / name}: " in ran.err
     named = run("cpu", "--cc", "gcc")
-    assert (named.status, "ended with status 1: no cc1" in named.err) == (1, True)
+    assert (named.status, "ended with status 1 (no cc1)" in named.err) == (1, True)
 
 
 @pytest.mark.parametrize("shape, config, c_flags, rust_flags", [

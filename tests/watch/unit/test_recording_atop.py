@@ -83,7 +83,7 @@ def test_a_boot_within_it_is_said_and_a_sample_without_an_end_is_left_out() -> N
     [
         (log(), "fewer than two moments"),
         (log(sample(10), sample(20, host="other")), "of one host"),
-        (log(sample(10).replace(" 900 0 0 ", " 900 "), sample(20)), "values of PAG"),
+        (log(sample(10).replace(" 900 0 0 ", " 900 "), sample(20)), "values at the end of a line of PAG"),
         (log(sample(10).replace("4096 900", "4096 nine"), sample(20)), "a value of PAG"),
         (log(sample(10), "what is this\n", sample(20)), "a label, host"),
         (log(*(sample(one % 2 * 50 + one) for one in range(1, 60))), "its clock does not advance at sample 2"),

@@ -33,10 +33,10 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that the agent runs itself.
 
     A suite may set `parameters`; `fixed` are the other parameters of the load. `reader` converts a reply to
-    measurements; a None among them is an outcome for which the run has too few values. The agent kills the load
-    `spare_s` after its duration. An `until_told` load runs until its time limit, which is the parameter
-    `duration_s`. `expected` estimates the time of a load that may take longer than its duration. `beyond_exact`
-    says why a guest whose clock counts instructions cannot measure it.
+    measurements, with None for an outcome for which the run has too few values. The agent kills the load `spare_s`
+    seconds after its duration. A load with `until_told` runs until its time limit, the parameter `duration_s`.
+    `expected` estimates the time of a load that may take longer than its duration. `beyond_exact` says why a guest
+    whose clock counts instructions cannot run the benchmark.
     """
 
     name: str
@@ -177,6 +177,6 @@ EVENNESS = outcome(
 
 
 def evenness(reply: LoadReply) -> Measurement:
-    """Return the work of the slowest thread as a share of the fastest thread's."""
+    """Return the work of the slowest thread as a share of the work of the fastest."""
     least, most = reply.number("least_of_a_thread") or 0, reply.positive("most_of_a_thread")
     return Measurement(outcome=EVENNESS.name, value=least / most, original=f"{least} and {most}")

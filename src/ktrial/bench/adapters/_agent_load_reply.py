@@ -14,7 +14,7 @@ _SOURCE = "the agent's reply"
 
 
 class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load did: `results` (None: not measured), and how often each latency in nanoseconds occurred."""
+    """What a load did. A result is None if not measured; `histogram` counts latencies, with nanoseconds as keys."""
 
     load: str
     parameters: dict[str, Any]
@@ -25,7 +25,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
     histogram: dict[str, int] | None = None
 
     def number(self, name: str) -> int | None:
-        """Return a count; None if the load did not measure it. Raise UnreadableOutput if it is not a count."""
+        """Return the count `name`; None if the load did not measure it. Raise UnreadableOutput for an invalid count."""
         if name not in self.results:
             raise UnreadableOutput(_SOURCE, None, ", ".join(self.results), f"a list of results with {name}")
         value = self.results[name]
@@ -34,7 +34,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def positive(self, name: str) -> int:
-        """Return a count. Raise UnreadableOutput if it is 0 or was not measured."""
+        """Return the count `name`. Raise UnreadableOutput if the count is 0 or was not measured."""
         value = self.number(name)
         if not value:
             raise UnreadableOutput(_SOURCE, None, f"{name}: {value!r}", "a count above 0")

@@ -47,7 +47,7 @@ http {{
 
 
 def nginx(at: str, workers: int, page_bytes: int) -> tuple[Step, ...]:
-    """Return the steps for nginx; `at` is its address and port."""
+    """Return the steps that start nginx; `at` is the address and port on which it listens."""
     page = LAST_WORDS.rjust(page_bytes, "x")
     return (
         Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(at=at, workers=workers).encode()),
@@ -66,7 +66,7 @@ def redis() -> Step:
 
 
 def redis_for_generator() -> tuple[Step, ...]:
-    """Return the steps for a redis that another machine reaches; the password is in a file, not on the command line."""
+    """Return the steps that start a redis for clients on another machine. Its password is in a file, not in argv."""
     # Without the password, redis answers that it wants one, which shows that it listens.
     ready = ("redis-cli", "-h", ADDRESS, "-p", PORT, "ping")
     return (

@@ -48,9 +48,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How a benchmark runs with its load from another machine, the generator.
 
-    `server` has the programs here, `generator` the programs there. `command` builds an invocation with a
-    `generator` part. Parameters named in `without` are invalid with such a load; `parameters` are valid only with such
-    a load.
+    `server` describes the programs on the measured machine, `generator` those on the generator. `command` builds an
+    invocation with a `generator` part. Parameters named in `without` are invalid with such a load; `parameters` are
+    valid only with such a load.
     """
 
     what: str
@@ -66,8 +66,8 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that runs an installed tool.
 
     `command` builds the invocation from all parameters; `reader` converts the output to measurements. A `standalone`
-    benchmark needs only its programs and their libraries, so it can run in a guest. `beyond_exact` says why a guest
-    whose clock counts instructions cannot measure it. With `remote`, its load can come from another machine.
+    benchmark needs only its programs and their libraries, and can therefore run in a guest. `beyond_exact` says why a
+    guest whose clock counts instructions cannot run it. With `remote`, the load can come from another machine.
     """
 
     name: str
@@ -117,7 +117,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asking_version(program: Program) -> Invocation | None:
-    """Return the command that prints the version of a program; None if there is none."""
+    """Return the command that prints the version of `program`; None if no command does."""
     return Invocation(argv=program.version, limit_s=VERSION_LIMIT_S) if program.version else None
 
 
@@ -188,7 +188,7 @@ def everywhere(package: str) -> dict[str, str]:
 
 
 def command_line(parameters: Parameters, name: str = "program") -> list[str]:
-    """Split a parameter into words as a shell would; it may be empty."""
+    """Split a parameter into words as a shell would; an empty parameter gives no words. Raise BadInput on failure."""
     text = parameters[name]
     if not isinstance(text, str):
         raise BadInput(
@@ -205,7 +205,7 @@ def command_line(parameters: Parameters, name: str = "program") -> list[str]:
 
 
 def collected(raw: RawOutput, name: str) -> bytes:
-    """Return the content of a file written by the tool. Raise BadRun if there is none."""
+    """Return the content of a file written by the tool. Raise BadRun if the tool did not write the file."""
     data = raw.files.get(name)
     if data is None:
         raise BadRun(f"the tool exited with status 0 but did not write {name}{quoted(raw)}", hint=_OTHER_VERSION)

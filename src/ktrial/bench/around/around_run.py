@@ -35,7 +35,7 @@ from ktrial.tuning.state.snapshot import take_state
 def surroundings(
     world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
 ) -> Around:
-    """Return the actions around the suite's runs. Get root now if a reset needs it."""
+    """Return the actions around the suite's runs. Open the root session now if a reset needs root."""
     purpose = suite.between.needs_root
     root = world.root_session(purpose) if purpose is not None else None
     machine = world.looking_session
@@ -56,7 +56,7 @@ def surroundings(
 
 
 class RunRecording:
-    """A recording of one run. If the recording fails, a file contains the reason."""
+    """A recording of one run. If the recording fails, `files` has the reason instead."""
 
     def __init__(self, recorder: RunRecorder) -> None:
         self._recorder = recorder
@@ -142,7 +142,7 @@ class Around:
             self._quieter.end()
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """If the user asked for an idle machine, wait for it; `tell` gets what is in use."""
+        """Wait until the machine is idle, if the user asked for that; `tell` gets what is in use."""
         if self._idle is not None:
             self._idle.wait(tell)
 
@@ -157,14 +157,14 @@ class Around:
             self._idle.is_patient = False
 
     def disturbed(self, began_ns: int) -> str | None:
-        """Return which session or terminal was used since `began_ns`, or why that is unknown.
+        """Return a session or terminal that was used since `began_ns`, or why that is unknown.
 
-        None means that nobody used one, or that the user accepts a machine in use.
+        None means that there was no input, or that the user did not ask for an idle machine.
         """
         return self.used_within((self.now_ns() - began_ns) / 1e9)
 
     def used_within(self, seconds: float) -> str | None:
-        """Return what `disturbed` returns, for the last `seconds`."""
+        """Return the same as `disturbed`, for the last `seconds`."""
         return self._idle.disturbed(seconds) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
@@ -270,7 +270,7 @@ class RunWatching:
 
     @property
     def misread(self) -> tuple[str, ...]:
-        """Settings of transactions whose values have changed since the first run."""
+        """Paths that a transaction set, whose value was in force before the first run and no longer is."""
         return self._beside.misread if self._beside is not None else ()
 
     @property

@@ -25,7 +25,7 @@ _OPENING_S = 0.5
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
     """Return when each terminal was last read, in seconds since 1970. Raise UnreadableOutput for other text.
 
-    The time is 0 for a terminal that was opened but not read since: a program opened it only to run another program.
+    The time is 0 for a terminal that was not read after it was opened: some program opened it, and nobody types there.
     """
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):
@@ -61,7 +61,7 @@ class LastInput(NamedTuple):
 class IdleWatch:
     """Watches for input with the user's rights. `others` returns what other programs use, or None.
 
-    Unless it `is_patient`, `wait` raises MachineInUse instead of waiting.
+    If `is_patient` is false, `wait` raises MachineInUse instead of waiting.
     """
 
     is_patient = True
@@ -72,7 +72,7 @@ class IdleWatch:
         self._others = others
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait until the machine is idle; call `tell` with what uses it when that changes."""
+        """Wait until the machine is idle; call `tell` with what uses the machine, again after each change."""
         last_told = None
         while (used := self._used()) is not None:
             if not self.is_patient:
@@ -87,7 +87,7 @@ class IdleWatch:
         return last.of if last.seconds < IDLE_S else self._others()
 
     def disturbed(self, seconds: float) -> str | None:
-        """Return the source of input within the last `seconds`, or why it is unknown; None if there was no input."""
+        """Return the source of input within the last `seconds`, or why that is unknown; None if there was no input."""
         try:
             last = self.last_input()
         except Refused as error:

@@ -66,7 +66,7 @@ def _desktop() -> DBusAddress:
 
 
 def connected(address: str, bus: str = "session bus") -> DBusConnection:
-    """Return a connection that waits at most 5 s for a reply. Raise BusError if the bus cannot be reached."""
+    """Return a connection that waits at most 5 s for a reply. Raise BusError if ktrial cannot reach the bus."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
     from jeepney.io.blocking import DBusConnection, prep_socket

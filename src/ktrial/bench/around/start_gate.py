@@ -87,7 +87,7 @@ class StartGates:
         return self._reference
 
     def take_up(self, earlier: Iterable[RunRecord]) -> None:
-        """Continue a session: compare with the first of its `earlier` runs."""
+        """Continue a session: compare its next runs with the first `earlier` run that counts and has readings."""
         for record in earlier:
             if not record.is_warm_up and record.conditions is not None and record.conditions.readings_before:
                 self._reference = record.conditions.readings_before
@@ -99,7 +99,7 @@ class StartGates:
         self._rested_ns = self._clock.monotonic_ns()
 
     def busy(self) -> str | None:
-        """Return how much CPU time other programs use now; None if that is within its limit or unknown."""
+        """Return how much CPU time other programs use now; None if the share is unknown or within its limit."""
         self.rest(BUSY_S)
         share, limit = self.watch.look().get("others_share"), self._limits.get("others", DEFAULTS["others"]).suspect
         if limit is None or not isinstance(share, int | float) or 100 * share <= limit:
@@ -127,9 +127,9 @@ class StartGates:
         return msgspec.structs.replace(waited, untold=())
 
     def judge(self, *, counts: bool) -> Start:
-        """Return the readings directly before a run, and judge them by those of the first run if this run `counts`.
+        """Return the readings directly before a run. If it `counts`, judge them by those of the first run that counts.
 
-        Warm-ups do not count.
+        A warm-up does not count.
         """
         if self._others_s and not self._has_rested():
             self.rest(self._others_s)

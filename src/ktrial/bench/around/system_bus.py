@@ -17,7 +17,7 @@ _USUAL = "unix:path=/run/dbus/system_bus_socket"
 
 
 def loader_schedulers(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the schedulers that a running scx_loader supports; do not start one. Raise BusError without an answer."""
+    """Return the schedulers that scx_loader supports, without starting it. Raise BusError if it does not answer."""
     from jeepney import DBusAddress
 
     bus = connected(environment.get("DBUS_SYSTEM_BUS_ADDRESS") or _USUAL, "system bus")

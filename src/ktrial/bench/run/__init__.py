@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making one run, on this machine or in a guest."""
+"""Make one run: on this machine, in a container or guest, or on another machine."""

@@ -31,7 +31,7 @@ _DECODER: msgspec.json.Decoder[_Entry] = msgspec.json.Decoder(_Entry)
 
 
 class CommandJournalFile:
-    """The journal. Use it with the measuring lock; the file exists only while a command is still to be undone."""
+    """The journal, for the holder of the measuring lock. The file exists only while a command is still to be undone."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "commands.jsonl"

@@ -64,7 +64,7 @@ class Runtimes:
         raise KtrialError(f"cannot use a container: {absent}", hint=f"install {choices[0]}")
 
     def answer(self, argv: Sequence[str], failure: str, hint: str) -> str:
-        """Return the output of a runtime's command. Raise KtrialError with its last line if it fails."""
+        """Return the output of a runtime's command. Raise KtrialError, with the last line of stderr, if it fails."""
         status, out, err = self._ask(argv)
         if status != 0:
             said = (err.strip().splitlines() or [f"{argv[0]} ended with status {status}"])[-1]

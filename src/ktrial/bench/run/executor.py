@@ -107,7 +107,7 @@ class AgentExecutor:
 
     @property
     def user(self) -> int:
-        """The number of the user who runs the commands."""
+        """The user id with which commands run."""
         return int(self._open().hello["uid"])
 
     def obtain_root(self, purpose: str) -> None:

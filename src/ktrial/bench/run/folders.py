@@ -34,7 +34,7 @@ class RunFolders(Protocol):
     """Makes, reads and removes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh directory; the agent's own loads need none, because their files have no names."""
+        """Return a directory, fresh if `for_program`. Loads of the agent may share one: their files have no names."""
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
         """Return the output with the files that the run left; `*` in a name matches anything."""
@@ -193,7 +193,10 @@ class FoldersInGuest:
 
 
 class FoldersThere:
-    """Directories on another machine, which the agent of the user's `session` makes; they end with the session."""
+    """Directories on another machine, which the agent of the user's `session` makes.
+
+    When the session ends, the agent removes all of them except those of plans.
+    """
 
     def __init__(self, session: Callable[[], AgentSession]) -> None:
         self._session = session

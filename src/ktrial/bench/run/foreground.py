@@ -91,7 +91,7 @@ class Captures:
         return str(self._folder)
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
-        """Return the captures written since the start, sorted by path."""
+        """Return the captures written since `started_unix_ms`, sorted by path."""
         own = _csv(self._folder)
         others = [path for folder in self._others for path in _csv(folder) if self._is_new(path, started_unix_ms)]
         return tuple(Capture(path.name, _read(path)) for path in sorted([*own, *others]))

@@ -74,7 +74,7 @@ class GeneratorMachine(NamedTuple):
 
 
 class PlacedRun(NamedTuple):
-    """A run to send; `told`, for records, has placeholders, `invocation` has their texts, which are in `words`."""
+    """A run to send. `told` is the invocation with placeholders, for records; `words` maps each to its text."""
 
     told: Invocation
     invocation: Invocation
@@ -91,10 +91,10 @@ class PlacedRun(NamedTuple):
 
 
 class LoadGenerator:
-    """Another machine that sends the load. `connect` starts its executor again, `disconnect` ends its connection.
+    """Another machine that sends the load. `connect` starts an executor there, `disconnect` ends the connection.
 
-    The server is at `server`, on the machine `measured`. If the connection breaks, the run has failed, and the next
-    run connects again.
+    The server is at `server`, on the machine `measured`. If the connection breaks, the run fails, and the next run
+    connects again.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class LoadGenerator:
             self._disconnect()
 
     def identify(self, program: Program) -> str:
-        """Return the generator machine and its version of a program as text; later calls repeat the first answer."""
+        """Return the generator machine and its version of `program` as text. Later calls repeat the first answer."""
         name = program.needs[0]
         if name not in self._identities:
             self._programs[name] = program
@@ -258,7 +258,7 @@ class LoadGenerator:
         return identity
 
     def look(self) -> GeneratorLook:
-        """Read how busy the generator is."""
+        """Return the files that show how busy the generator is."""
         executor = self.executor
         groups = executor.read([OWN_GROUPS])[OWN_GROUPS]
         files = (*FILES, *limit_files(None if groups is None else groups.text))

@@ -42,7 +42,7 @@ _RESETS = {"sync": "cannot write files back", "swap": "cannot reset swap", "cach
 
 
 class RunRequest(NamedTuple):
-    """A run to make; `tool_version` is what the tool printed, `settled` how ktrial waited before the run."""
+    """A run to make; `tool_version` is the version that the tool printed, `settled` how the wait before it ended."""
 
     number: int
     place: RunPlace

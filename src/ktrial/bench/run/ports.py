@@ -36,7 +36,7 @@ class Desktop(Protocol):
     """The user's desktop."""
 
     def keep_awake(self, why: str) -> str | None:
-        """Ask the desktop not to blank or lock the screen; return why it refuses, or None."""
+        """Ask the desktop not to blank or lock the screen; return why it refuses, None if it agrees."""
 
     def release(self) -> None:
         """Allow the desktop to blank and lock the screen again."""
@@ -91,7 +91,7 @@ class Executor(Protocol):
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of the guest in which this executor runs them; None on a real machine."""
+        """The programs of the guest in which this executor runs benchmarks; None on a real machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Return the path of each program, or None; look up bare names in the fixed folders."""
@@ -99,7 +99,7 @@ class Executor(Protocol):
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         """Run a program or load until it ends, reaches its limit or is interrupted. The output says which.
 
-        Every interruption also ends the children of the run. `watch` observes directly before and after it.
+        Every interruption also ends the children of the run. `watch` observes directly before and after the run.
         """
 
     def start(self, invocation: Invocation) -> RunningLoad:
@@ -128,7 +128,7 @@ class RunStore(Protocol):
     def begin(self, session: Session, plan: str) -> None: ...
 
     def keep_state(self, session: str, place: str, state: bytes) -> None:
-        """Store the machine's tunable settings; `place` says at which point of the session."""
+        """Store the machine's tunable settings; `place` names the moment in the session."""
 
     def start(self, session: str, run: int, benchmark: str, *, warm_up: bool) -> None:
         """Store that a run begins, so that it is known even if ktrial crashes."""
@@ -154,18 +154,18 @@ class CaptureFolder(Protocol):
     def folder(self) -> str: ...
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:
-        """Return the logs written since the start."""
+        """Return the logs written since `started_unix_ms`."""
 
 
 class WrittenLog(Protocol):
     """A log that a program rewrites at each start."""
 
     def read(self, started_unix_ms: int) -> bytes | None:
-        """Return the log if the program has rewritten it since the start; otherwise None."""
+        """Return the log if the program has rewritten it since `started_unix_ms`; otherwise None."""
 
 
 class TrialExecutor(Executor, Protocol):
-    """An executor that also knows the machine."""
+    """An executor that also returns facts of the machine."""
 
     def facts(self) -> FactBook: ...
 
@@ -216,11 +216,11 @@ class RunWorld(Protocol):
     def pack_samples(self, samples: Samples) -> bytes: ...
 
     def root_session(self, purpose: str) -> Machine:
-        """Return the root session; prompt at most once, showing the purpose."""
+        """Return the root session. At most the first call prompts for root, and the prompt shows the purpose."""
 
 
 class CommandJournal(Protocol):
-    """Remembers commands that are not undone, even if their process is gone."""
+    """Remembers commands that ktrial must undo, even after ktrial was killed."""
 
     @property
     def where(self) -> str: ...

@@ -44,7 +44,7 @@ class Rights:
             self._root_session()
 
     def session_for(self, invocation: Invocation, ordinary: AgentSession) -> AgentSession:
-        """Return the session for an invocation: `ordinary` if it does not need root."""
+        """Return the session for an invocation: `ordinary` unless the invocation needs rights from root."""
         load, priority = invocation.load, invocation.realtime_priority
         if load is not None and load.as_root:
             session = self._root_session()
@@ -55,7 +55,7 @@ class Rights:
         return self._realtime_session(priority)
 
     def abandon(self) -> None:
-        """End everything that runs. When the root session ends, it removes what root has made."""
+        """End the real-time session and the root session, which then removes what it has made."""
         if self._realtime is not None:
             self._realtime[0].finish()
             self._realtime = None
@@ -63,7 +63,7 @@ class Rights:
             self._root.close()
 
     def forget(self) -> None:
-        """Use a new session from the next run on, because the old one was lost."""
+        """Forget the real-time session, which was lost. The next run that needs it opens a new one."""
         self._realtime = None
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ LIMIT_S = 86_400.0
 
 
 class AgentSampling:
-    """Implements `machine.ports.Sampling`; `connect` starts an agent, and empty `sources` means all.
+    """Implements `machine.ports.Sampling`. `connect` starts the agent, which samples `sources`, by default all.
 
     The agent stays between samples, so that no agent has to start directly before a run.
     """
@@ -53,7 +53,7 @@ class AgentSampling:
         self._goes_on = True
 
     def stop(self) -> Samples:
-        """Take a last sample and return all. Raise AgentError if the agent was lost with its samples."""
+        """Take a last sample and return all samples. Raise AgentError if the agent was lost with its samples."""
         if not self._goes_on or self._agent is None:
             raise RuntimeError("sampling is not running")
         self._goes_on = False

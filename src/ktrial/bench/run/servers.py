@@ -42,7 +42,7 @@ class Running:
         return self._ended
 
     def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
-        """Repeat `ask` until it succeeds. Return None, or why it never succeeded."""
+        """Repeat `ask` for at most `limit_s` until it succeeds. Return why it did not succeed, or None."""
         end_ns = clock.monotonic_ns() + int(limit_s * 1e9)
         while True:
             said = why_failed(ask())
@@ -56,7 +56,7 @@ class Running:
 
 
 class Course:
-    """The steps of one run and their output. At the run's end, it stops all servers."""
+    """The steps of one run and their output. `end` stops the servers among the steps."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, ...]] = []

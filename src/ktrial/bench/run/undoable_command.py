@@ -32,7 +32,7 @@ class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A check before and after each run; it must exit with status 0 if `passes`, otherwise with another status."""
+    """A check before and after each run: `argv` must exit with status 0 if `passes`, otherwise with another status."""
 
     argv: tuple[str, ...]
     passes: bool = True
@@ -45,7 +45,7 @@ class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
-    """A sched_ext scheduler: its program, and how the kernel's name for it begins."""
+    """A sched_ext scheduler, which `argv` starts. The name that the kernel gives it begins with `ops`."""
 
     argv: tuple[str, ...]
     ops: str

@@ -25,7 +25,7 @@ _NAR_MAGIC = b"nix-archive-1"
 
 
 def tree_sha256(folder: Path) -> str:
-    """Return the digest of all files in `folder`. Raise KtrialError for special files and links out of it."""
+    """Return the digest of all files in `folder`. Raise KtrialError for special files and links that lead outside."""
     digest = hashlib.sha256()
     _put(digest.update, _NAR_MAGIC)
     _put_node(digest.update, folder, folder.resolve())

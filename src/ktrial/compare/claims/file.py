@@ -15,7 +15,7 @@ _HINT = "write at least one [[claim]], [[change]] or [[tukey]] table (docs/forma
 
 
 class DataClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A claim on data, `OUTCOME CHANGE`; `arm` is needed if the data have more than one besides the control."""
+    """A claim on data, `OUTCOME CHANGE`; `arm` is needed if the data have several arms besides the control."""
 
     says: str
     arm: str | None = None
@@ -54,7 +54,7 @@ class TukeyPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A printed table. Its program limits p to `p_ends`: it prints a p beyond them as the nearest end."""
+    """A printed table. Its program prints a p outside of `p_ends` as the nearest end."""
 
     what: str
     group: tuple[TukeyGroup, ...]

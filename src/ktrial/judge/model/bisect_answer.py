@@ -18,7 +18,8 @@ Why = Literal["found", "several steps", "untold", "unconfirmed", "spent"]
 class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
     """A tested commit.
 
-    `standing` is its side after `runs` boots, `value` their median. `why` says why ktrial could not test it.
+    `standing` is its side after `runs` boots, `value` the median of these boots. `why` says why ktrial could not test
+    the commit.
     """
 
     commit: Commit
@@ -31,8 +32,8 @@ class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
 class BisectAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a bisection. `suspects` is one commit if `why` is `found`.
 
-    `effect` and `verdict` compare it with its parent; `ends` is the effect of BAD against GOOD. `confidence` covers the
-    whole answer: all comparisons that led to it.
+    `effect` and `verdict` compare this commit with its parent; `ends` is the effect of BAD against GOOD. `confidence`
+    covers all comparisons that led to the answer.
     """
 
     outcome: str

@@ -93,7 +93,7 @@ class ClaimedNumber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_claim(text: str) -> Claim:
-    """Parse `OUTCOME CHANGE` or `ARM: OUTCOME CHANGE`. Raise BadInput with examples."""
+    """Parse `OUTCOME CHANGE` or `ARM: OUTCOME CHANGE`. Raise BadInput for other texts."""
     arm, colon, rest = text.partition(": ")
     statement = (rest if colon else text).strip()
     found = None
@@ -124,7 +124,7 @@ def parse_printed(text: str | float) -> ClaimedNumber:
 
 
 def parse_change(text: str, unit: Unit | None, direction: Direction | None, margin: float = 0.02) -> Stated:
-    """Parse a change into the ranges that it can mean for an outcome of this unit. Raise BadInput with examples."""
+    """Parse a change into the ranges that it can mean for an outcome of this unit. Raise BadInput for other texts."""
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"cannot read the change {text!r}", hint=f"write {GRAMMAR}")
@@ -153,7 +153,10 @@ def parse_change(text: str, unit: Unit | None, direction: Direction | None, marg
 
 
 def change_range(old: ClaimedNumber, new: ClaimedNumber) -> tuple[float, float, float]:
-    """Return the logarithm of new / old, and its smallest and largest value given the rounding of both numbers."""
+    """Return the logarithm of new / old, and its smallest and largest value given the rounding of both numbers.
+
+    Raise BadInput if a number is not above zero.
+    """
     for one in (old, new):
         if one.value <= 0:
             raise BadInput(

@@ -33,7 +33,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmValues(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome in one arm, in the outcome's base unit. `sd` and `cv` are null below two values."""
+    """One outcome in one arm, in the outcome's base unit.
+
+    `sd` and `cv` are null for a single value, `cv` also if the mean is zero.
+    """
 
     arm: str
     n: int
@@ -123,7 +126,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """A pair of arms in a pairwise comparison; `effect` is that of `second` relative to `first`."""
+    """A pair of arms in a pairwise comparison; `effect` is the effect of `second` relative to `first`."""
 
     first: str
     second: str
@@ -134,7 +137,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pairwise(msgspec.Struct, frozen=True, kw_only=True):
-    """All pairs of arms by one method (Tukey HSD, Games-Howell)."""
+    """Pairs of arms, compared by one method (Tukey HSD, Games-Howell, Dunnett)."""
 
     method: str
     statistic: str
@@ -142,7 +145,7 @@ class Pairwise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnovaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One source of variation in an analysis of variance; `f` and `p` are null for the residual."""
+    """One source of variation in an analysis of variance; `f` and `p` are null for the residual and without noise."""
 
     source: str
     df: float
@@ -164,7 +167,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of one benchmark. `margin` is the smallest relative difference that matters (0.02 is 2 %).
 
     `direction` is null if it is unknown which way is better; differences then get no verdict.
-    `steps` compare each tier with the one before it, the first one with the control.
+    `steps` compare each tier with the tier before it, the first tier with the control.
     `same_as` names outcomes with the same information (a reciprocal, a fixed multiple), which are not shown.
     `better`, `worse` and `blind_spots` are the catalog's sentences on the outcome, empty if there are none.
     `at_equal` names the covariates for which the effects and verdicts are adjusted.
@@ -191,7 +194,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> str:
-        """How the outcome was judged: which direction is better, the margin, and the covariates taken as equal."""
+        """Return how the outcome was judged: the better direction, the margin, and the covariates taken as equal."""
         way = "nobody said which way is better" if self.direction is None else f"{self.direction} is better"
         equal = f"; judged at equal {' and '.join(self.at_equal)}" if self.at_equal else ""
         return f"{way}; differences below {100 * self.margin:g} % do not matter{equal}"
@@ -202,7 +205,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> tuple[Contrast, ...]:
-        """Every contrast once, including each tier against the one before it."""
+        """Return every contrast once, including each tier against the tier before it."""
         return (*self.contrasts, *(step for step in self.steps if step not in self.contrasts))
 
 
@@ -236,7 +239,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that were excluded after their values were known.
 
-    `changed` names the outcomes whose verdict depends on the exclusion, `moved` those whose interval does.
+    `changed` names the outcomes whose verdict depends on the exclusion, `moved` the outcomes whose interval does.
     """
 
     what: str
@@ -250,11 +253,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A whole comparison.
 
     `answer` is the sentence that a careful person would sign, `scope` how far the result holds. `accepted` is the
-    user's reason for comparing despite a refusal. `without` is the same comparison without exclusions, null if
-    nothing was excluded. `reproduce` are commands that compute it again. `protocol` is what was fixed before the first
-    run, `protocol_sha256` its hash; both are empty without a protocol. `asked` is the question, with its digest, that
-    `ktrial recheck` asks again. `trial` holds the details of a trial, null for other data. `writer` is the digest of
-    the code that wrote the sentences.
+    user's reason for comparing despite a refusal. `without` is the same comparison without exclusions, null if nothing
+    was excluded. `reproduce` are commands that compute the comparison again. `protocol` is what was fixed before the
+    first run, `protocol_sha256` its hash; both are empty without a protocol. `asked` is the question, with its digest,
+    that `ktrial recheck` asks again. `trial` holds the details of a trial, null for other data. `writer` is the digest
+    of the code that wrote the sentences.
     """
 
     schema: Literal["ktrial.comparison/1"] = "ktrial.comparison/1"

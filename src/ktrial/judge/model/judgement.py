@@ -112,7 +112,7 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> tuple[Coefficient, ...]:
-        """The suspected settings, the largest effect first."""
+        """Return the suspected settings, the largest effect first."""
         return tuple(sorted((one for one in self.coefficients if one.named), key=lambda one: -abs(one.effect)))
 
 
@@ -120,7 +120,7 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next: `go on` with a block, `repeat` a void block, or `stop`.
 
     `block` is the number of the block to run, `arms` are its arms. If `drawn` is true, the order of the block is drawn
-    already, and `arms` are the remaining ones. `look` is the number of blocks at which the next verdict is possible.
+    already, and `arms` are the arms that remain. `look` is the number of blocks at which the next verdict is possible.
     """
 
     action: Literal["go on", "repeat", "stop"]
@@ -150,7 +150,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def primary_verdicts(self) -> dict[str, Verdict | None]:
-        """The verdicts on the primary outcome, by `arm:against`."""
+        """Return the verdicts on the primary outcome, by `arm:against`."""
         return {f"{one.arm}:{one.against}": one.verdict for one in self.judged if one.role == "primary"}
 
     def of(self, outcome: str, arm: str, against: str) -> OutcomeJudgement:

@@ -70,14 +70,14 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="protocol"):
     """Everything fixed before the first run. In a ladder `arms` are in the order of the tiers, the control first.
 
-    `questions` compares each arm with the control, or in a ladder each tier with the one before and the control. If
+    `questions` compares each arm with the control, or in a ladder each tier with the tier before it and the control. If
     `cap` is null, ktrial plans it after seven blocks, up to `budget`. `profile` holds differences of A/A blocks (both
     arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. With
     `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
-    blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several.
-    With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed` trial makes all
-    blocks up to its cap, even after its verdicts are clear. With `adjust`, verdicts are at equal values of these
-    covariates.
+    blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several
+    machines. With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed` trial
+    makes all blocks up to its cap, even after its verdicts are clear. With `adjust`, verdicts hold at equal values of
+    these covariates.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -107,7 +107,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def primary(self) -> str:
-        """The outcome that decides the trial."""
+        """Return the outcome that decides the trial."""
         return next(name for name, rule in self.outcomes.items() if rule.role == "primary")
 
     def of_role(self, role: Role) -> tuple[str, ...]:
@@ -115,14 +115,14 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def contrasts(self) -> tuple[tuple[str, str], ...]:
-        """Every comparison as (arm, against); placebos are last."""
+        """Return every comparison as (arm, against); placebos are last."""
         placebos = [(arm.name, self.control) for arm in self.arms if arm.placebo and arm.name != self.control]
         pairs = [(arm, self.control) for arm in self._tried]
         return (*pairs, *(step for step in self.steps if step not in pairs), *placebos)
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """Each tier of a ladder with the tier before it; the first tier with the control."""
+        """Return each tier of a ladder with the tier before it, the first tier with the control."""
         tiers = self._tried if self.questions == "ladder" else ()
         return tuple(zip(tiers, (self.control, *tiers), strict=False))
 
@@ -132,13 +132,13 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def comparisons(self) -> int:
-        """The number of comparisons that share the error rate; placebos count only if there are no others."""
+        """Return the number of comparisons that share the error rate; placebos count only if all arms are placebos."""
         placebos = {arm.name for arm in self.arms if arm.placebo}
         return sum(arm not in placebos for arm, _ in self.contrasts) or len(self.contrasts)
 
 
 class BlockDrawn(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="block"):
-    """The drawn order of the arms in one block. `repeats` is the void block that it replaces."""
+    """The drawn order of the arms in one block. `repeats` is the void block that this block replaces."""
 
     block: int
     order: tuple[str, ...]
@@ -178,7 +178,8 @@ class ReadingsTaken(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run"):
     """One run: its measurements in base units, or why there are none. `block` is null for a warm-up.
 
-    `events` holds how many single events a percentile rests on, by outcome; `identity` must be equal in all runs.
+    `events` holds how many single events a percentile rests on, by outcome; `identity` must be equal in all runs,
+    except for what the protocol lets vary.
     `covariates` were measured during a period of live work, and explain noise.
     """
 
@@ -243,7 +244,10 @@ def encode(log: Iterable[Event]) -> bytes:
 
 
 def decode(data: bytes, file: str) -> tuple[Event, ...]:
-    """Return the events of a log, without a last line that lacks its newline because writing it was interrupted."""
+    """Return the events of a log, without a last line that lacks its newline because writing it was interrupted.
+
+    Raise BadInput for an unreadable event, or if the protocol is not the first event.
+    """
     lines = data.split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines[:-1], start=1):

@@ -26,7 +26,7 @@ class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
 class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The noise of one benchmark on one machine.
 
-    `differences` holds the score of the second half of each A/A block minus that of the first, by outcome.
+    `differences` holds the score of the second half of each A/A block minus the score of the first half, by outcome.
     `events` is how many events the percentiles of a typical run rest on, if known.
     `run_sd` and `visit_sd` are the spreads of scores between runs of one visit and between visits, if known.
     `run_s` is the approximate time of one run of all benchmarks, without the settle time; null in older profiles.

@@ -18,7 +18,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     """The power of one outcome. `pairs` of successive runs stand for A/A blocks; if figures are null, `why` says why.
 
     `block_sd` is the spread of block differences on the log scale. `needed` blocks detect the effect with 90 % power,
-    `needed_equivalent` blocks show that there is none beyond the margin. `cap` is `needed` within the budget, and
+    `needed_equivalent` blocks show that no effect exceeds the margin. `cap` is `needed` within the budget, and
     `smallest_effect` is what `cap` blocks detect.
     """
 

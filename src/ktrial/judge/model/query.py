@@ -16,7 +16,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The user's options for a file.
 
     `below_fps` applies to logs of frames. `by`, `block` and `where` name columns of a table, or other facts about the
-    runs of a file. All others but `label` apply to tables: they name columns and supply what the file lacks.
+    runs of a file. The other options, except `label`, apply to tables: they name columns or supply what the file lacks.
     Options added later are absent unless given, so that the digests of published questions stay valid.
     """
 
@@ -38,12 +38,12 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_frames(self) -> tuple[str, ...]:
-        """The given options that apply only to logs of frames, as spelled on the command line."""
+        """Return the given options that apply only to logs of frames, as spelled on the command line."""
         return () if self.below_fps is msgspec.UNSET else ("--below-fps",)
 
     @property
     def of_tables(self) -> tuple[str, ...]:
-        """The given options that apply only to tables, as spelled on the command line."""
+        """Return the given options that apply only to tables, as spelled on the command line."""
         given = {
             "--value": self.values,
             "--groups": self.groups,

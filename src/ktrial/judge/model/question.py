@@ -31,8 +31,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome in all arms. `margin` is relative (0.02 is 2 %), `resolution` the step of the tool, if known.
 
-    `tiers` are arms that build on each other; each is also compared with the one before it. `pooled` compares on each
-    machine and over all of them. `explored` says why the outcome is exploratory even if no primary one is named.
+    `tiers` are arms that build on each other; each tier is also compared with the tier before it. `pooled` compares on
+    each machine and over all machines together. `explored` says why the outcome is exploratory even if no outcome is
+    primary.
     """
 
     name: str
@@ -48,12 +49,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """Each tier with the tier before it; the first tier with the control."""
+        """Return each tier with the tier before it, the first tier with the control."""
         return tuple(zip(self.tiers, (self.control, *self.tiers), strict=False))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one question in numbers, without sentences. `steps` compare each tier with the one before."""
+    """The answer to one question in numbers, without sentences. `steps` compare each tier with the tier before."""
 
     name: str
     contrasts: tuple[Contrast, ...]

@@ -16,7 +16,7 @@ NEIGHBOURS = 15
 
 
 def usual(times_s: Sequence[float]) -> list[float]:
-    """Return for each frame the median of its neighbours on both sides; a single frame is its own median."""
+    """Return for each frame time the median of the times around it; a single time is its own median."""
     if len(times_s) == 1:
         return list(times_s)
     found: list[float] = []

@@ -30,7 +30,7 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sets(self) -> dict[str, str]:
-        """All changes of the arm: actions by hand, settings, variables, parameters and commands."""
+        """Return all changes of the arm: actions by hand, settings, variables, parameters and commands."""
         by_hand = {} if self.manual is None else {"by hand": self.manual}
         variables = {f"environment {name}": value for name, value in self.environment.items()}
         parameters = {f"parameter {name}": _plain(value) for name, value in self.parameters.items()}
@@ -39,7 +39,7 @@ class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All changes of the arm and the facts that identify it, one per line."""
+        """Return all changes of the arm and the facts that identify it, one per line."""
         changes = tuple(f"{name}{': ' if self._is_text(name) else ' = '}{value}" for name, value in self.sets.items())
         return (*changes, *(f"recognised by {name} = {_plain(value)}" for name, value in self.expect.items()))
 

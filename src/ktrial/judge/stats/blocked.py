@@ -155,7 +155,10 @@ def sign_flip(differences: Array) -> tuple[Array, Array]:
 
 
 def typical_values(differences: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Return the mean difference and the interval that matches the sign-flip test (Hartigan's subset means)."""
+    """Return the mean difference and the interval that matches the sign-flip test (Hartigan's subset means).
+
+    Return no interval if there are too few blocks.
+    """
     patterns, _ = _flips(differences.shape[1])
     subsets = patterns.shape[1]
     rare = math.floor(alpha / 2 * (subsets + 1) * (1 + 1e-12)) - 1
@@ -171,7 +174,7 @@ def typical_values(differences: Array, alpha: float) -> tuple[Array, Array | Non
 
 
 def paired_t(differences: Array) -> tuple[Array, Array]:
-    """Return Student's t of the differences and its p; NaN without spread."""
+    """Return Student's t of the differences and its p. Without spread, t is NaN or infinite."""
     blocks = differences.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         t = differences.mean(axis=1) / (differences.std(axis=1, ddof=1) / math.sqrt(blocks))

@@ -83,8 +83,8 @@ def coincidences(
     """Return each cause that was active at all. The named causes are first, in the order in which they were named.
 
     Causes in `last` may be consequences of a stutter. They are named only if no other cause is significant. `makes`
-    maps a cause to its effects. A significant cause is named before its effects if it overlaps most stutters that they
-    overlap.
+    maps a cause to its effects. A significant cause is named before its effects if it overlaps most stutters that the
+    effects overlap.
     """
     made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
     seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}

@@ -20,7 +20,7 @@ NAME = "start temperature"
 
 
 def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
-    """Return the effect by regression; None if a covariate is unknown, none varies, or there are too few units."""
+    """Return the effect by regression; None if a covariate is unknown or does not vary, or there are too few units."""
     if layout.covariates is None:
         return None
     control, arm = layout.covariates

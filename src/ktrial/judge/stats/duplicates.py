@@ -16,7 +16,7 @@ ROUNDING = 0.005
 
 
 def duplicates(questions: Sequence[Question]) -> Mapping[str, str]:
-    """Map each duplicate outcome to the outcome that it repeats: a declared one of its kind, otherwise the first."""
+    """Return the outcome that each duplicate repeats: the first that is not exploratory, otherwise the first."""
     shapes: dict[tuple[tuple[str, int], ...], list[Question]] = {}
     for question in questions:
         shape = tuple((arm, len(runs)) for arm, runs in question.arms.items())

@@ -25,8 +25,8 @@ SOLVED_LEVELS = 400
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """An analysis of variance, with the input of pairwise comparisons: the means of arms and the noise.
 
-    There are means only if cells are equal. If cells hold several runs, the noise is that between blocks, because then
-    blocks are the units and not runs.
+    With blocks, there are means only if all cells hold equally many runs. If each cell then
+    holds several runs, the noise is the noise between blocks.
     """
 
     anova: Anova
@@ -37,7 +37,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_way(groups: Sequence[Array]) -> Model | None:
-    """Return the analysis of arms without blocks, with Kruskal-Wallis as note; None if no arm has two runs."""
+    """Return the analysis of arms without blocks, with Kruskal-Wallis as note; None for one arm or single runs."""
     sizes = np.array([len(group) for group in groups], dtype=np.int64)
     freedom = int(sizes.sum()) - len(groups)
     if len(groups) < 2 or freedom < 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling over machines: the effect on each, the average, and the range to expect on one more."""
+"""Pooling over machines: the effect on each machine, the average, and the range to expect on another machine."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledE
     """Return the pooled effect by a random-effects model, with a prediction interval.
 
     The variance between machines is DerSimonian-Laird's; the error is Hartung-Knapp-Sidik-Jonkman's, but never below
-    that of the plain model.
+    the error of the plain model. Raise BadInput for too few machines.
     """
     stdtrit = load_special().stdtrit
 

@@ -99,7 +99,7 @@ class Apart(NamedTuple):
 def apart(logs: Array) -> Apart | None:
     """Return the few runs that a wide gap separates from all others; None without such a gap.
 
-    It serves for series that are too short for `two_modes`.
+    Use this for series that are too short for `two_modes`.
     """
     count = len(logs)
     if count < min(_APART):

@@ -92,7 +92,7 @@ def _root(excess: Callable[[float], float]) -> float:
 
 
 def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return comparisons of all pairs, with the noise of the whole analysis; None without noise.
+    """Return comparisons of all pairs, with the noise of the whole analysis; None without means or noise.
 
     For unequal arms this is Tukey-Kramer.
     """

@@ -31,7 +31,7 @@ _SAME = 1e-9
 def sign_flip_p(differences: Array) -> float:
     """Return the two-sided p of the sum of differences, zeros included.
 
-    With more than 13 blocks it comes from 10,000 random flips.
+    With more than 13 blocks, p comes from 10,000 random flips.
     """
     if not len(differences):
         return 1.0
@@ -39,7 +39,7 @@ def sign_flip_p(differences: Array) -> float:
 
 
 def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
-    """Return the result of a counter, with the interval of the ratio at 1 - alpha."""
+    """Return the result of a counter, with the interval of the ratio at the confidence 1 - `alpha`."""
     blocks = len(control)
     signs = signs_of(blocks)
     control_total, arm_total = float(control.sum()), float(arm.sum())

@@ -42,7 +42,7 @@ def late_frames(
 ) -> Stutters:
     """Return the frames longer than `limit_s`, or without a limit the frames that meet the definition of a stutter.
 
-    For sampled frames `stands_for` is how many frames each represents. It multiplies the late time of the frame.
+    For sampled frames, `stands_for` is how many frames each sample represents, and multiplies its late time.
     """
     if limit_s is None:
         around_s = np.array(usual(durations_s.tolist())) if len(durations_s) else durations_s
@@ -68,7 +68,7 @@ def late_frames(
 
 
 def within(stutters: Stutters, begin_s: float, end_s: float) -> Stutters:
-    """Return the stutters that end within a period, with their share of it."""
+    """Return the stutters that end within a period, with their share of this period."""
     return choose_stutters(stutters, (stutters.ends_s >= begin_s) & (stutters.ends_s < end_s), begin_s, end_s)
 
 

@@ -174,7 +174,7 @@ def permutation(control: Array, arm: Array) -> tuple[Array, Array] | None:
 
 
 def welch(control: Array, arm: Array) -> tuple[Array, Array]:
-    """Return Welch's t and its p; NaN without spread or with a single value."""
+    """Return Welch's t and its p; p is NaN without spread or with a single value."""
     n_control, n_arm = control.shape[1], arm.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         share_control = np.var(control, axis=1, ddof=1) / n_control if n_control > 1 else np.full(len(control), np.nan)

@@ -21,13 +21,13 @@ _DAY_S = 24 * 3600
 
 
 class BuiltKernels:
-    """The list of built kernels, in `folder`: one file for each build folder."""
+    """The list of built kernels. `folder` holds one file for each build folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def note(self, made: KernelMade) -> Path:
-        """Write the record beside the kernel, add its folder to the list, and return the path of the record."""
+        """Write the record into the build folder, add the folder to the list, and return the path of the record."""
         record = Path(made.folder) / RECORD
         data = msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
         try:
@@ -44,7 +44,7 @@ class BuiltKernels:
 
     @staticmethod
     def at(folder: Path) -> KernelMade | None:
-        """Return the kernel built in a folder; None unless its image still matches the record."""
+        """Return the kernel built in `folder`; None if the record is missing or no longer matches the image."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             made = msgspec.json.decode((folder / RECORD).read_bytes(), type=KernelMade)
             if hashlib.sha256(Path(made.image).read_bytes()).hexdigest() == made.image_sha256:
@@ -53,13 +53,13 @@ class BuiltKernels:
 
     @staticmethod
     def use(folder: Path) -> None:
-        """Record that the kernel in a folder is used now."""
+        """Record that the kernel in `folder` is used now."""
         with contextlib.suppress(OSError):
             os.utime(folder / RECORD)
 
     @staticmethod
     def unused(used: Path) -> list[Path]:
-        """Return the build folders beside `used` that were last used more than UNUSED_DAYS before `used`."""
+        """Return the build folders beside `used` that were last used over UNUSED_DAYS days earlier than `used`."""
 
         def last_s(folder: Path) -> float:
             for place in (folder / RECORD, folder):
@@ -71,7 +71,7 @@ class BuiltKernels:
         return sorted(one for one in used.parent.glob("built-*") if one.is_dir() and last_s(one) < latest_s)
 
     def all(self) -> list[KernelMade]:
-        """Return the kernels that still exist, newest first."""
+        """Return the built kernels whose images still exist, newest first."""
         found = []
         for place in self._folder.glob("*"):
             with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):

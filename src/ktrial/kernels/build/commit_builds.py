@@ -53,7 +53,7 @@ class CommitHistory:
         )
 
     def commit(self, word: str) -> str:
-        """Return the hash of the commit that a tag, a branch or a short hash names."""
+        """Return the full hash of the commit that `word` names. Raise BadInput if there is none."""
         return self.git(
             *("rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"),
             what=f"this tree has no commit {word!r}",
@@ -82,7 +82,8 @@ class CommitHistory:
     def git(self, *words: str, what: str | None = None, hint: str | None = None, folder: Path | None = None) -> str:
         """Return git's output.
 
-        If git fails, raise BadInput with the message `what` and git's own reason or, without `what`, KtrialError.
+        If git exits with an error, raise BadInput with the message `what`, or KtrialError if `what` is None. If git
+        cannot start or takes too long, raise KtrialError.
         """
         place = folder or self.folder
         try:
@@ -117,7 +118,8 @@ class CommitHistory:
 class CommitBuilds:
     """Builds one commit after another in the same clone, so that make recompiles only what changed.
 
-    A shell runs `commands` in the clone; they write the file `image`. The end of the context removes the clone.
+    A shell runs `commands` in the clone, where they must write the file `image`. The end of the context removes the
+    clone.
     """
 
     def __init__(

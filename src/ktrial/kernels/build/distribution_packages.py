@@ -43,7 +43,7 @@ _LEFT: Mapping[Packaging, tuple[str, ...]] = {
 
 
 def find(word: str) -> SourcePackage:
-    """Return the source package that a word names. Raise BadInput if its files match no known packaging."""
+    """Return the source package that `word` names. Raise BadInput if `word` names none."""
     path = Path(word)
     if path.is_file() and path.name.endswith(".dsc"):
         return SourcePackage("debian", str(path.resolve()))
@@ -86,13 +86,13 @@ class OwnPackaging:
 
     @property
     def launcher(self) -> str | None:
-        """Always None, because a compiler cache is first in PATH instead (see `told`)."""
+        """Always None, because the build finds a compiler cache through PATH (see `told`)."""
         return None
 
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
-        """Unpack the sources and apply the patches, or continue an earlier build in the same folder.
+        """Unpack the sources, apply the patches and return them. Keep sources that an earlier build left.
 
-        Raise Refused if the earlier build had other patches.
+        Unpack nothing for an RPM package. Raise Refused if the earlier build had other patches.
         """
         if self.found.packaging == "rpm":
             return ()
@@ -119,7 +119,7 @@ class OwnPackaging:
         return applied
 
     def check_needs(self) -> None:
-        """Raise Refused if a build dependency is not installed; RPM and Arch check that themselves."""
+        """Raise Refused if a Debian package lacks a build dependency; rpmbuild and makepkg do their own checks."""
         if self.found.packaging != "debian" or self._anyway:
             return
         done = subprocess.run(
@@ -171,7 +171,7 @@ class OwnPackaging:
         return variables | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
 
     def left(self) -> list[Path]:
-        """Return the packages in `out`, including those of earlier builds."""
+        """Return the packages in `out`, including packages of earlier builds."""
         return sorted(path for pattern in _LEFT[self.found.packaging] for path in self.out.glob(pattern))
 
 
@@ -188,9 +188,9 @@ def package_kernel(
     read: Callable[[Path], PackageFile],
     unix_ms: Callable[[], int],
 ) -> KernelPackaged:
-    """Build the packages from patched sources, and return their record; `read` identifies the kernel in a package.
+    """Build the packages and return their record; `read` identifies the kernel in a package.
 
-    Raise KtrialError if there is no new package.
+    Raise Refused if a build dependency is missing, and KtrialError if the build fails or writes no new package.
     """
     packs.check_needs()
     command = tuple(packs.argv())

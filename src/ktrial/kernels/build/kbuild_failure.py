@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out why a kernel build failed: the relevant lines of the log, and the cause if it is a known one."""
+"""Finds out why a kernel build failed: the relevant lines of the log, and the cause if it is known."""
 
 from __future__ import annotations
 

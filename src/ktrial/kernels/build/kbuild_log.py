@@ -31,7 +31,7 @@ _KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
 
 
 def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """Return the command that compiled `target` (`lib/ctype.o`); the last one if there are several."""
+    """Return the last command that compiled `target`, such as `lib/ctype.o`. Raise UnreadableOutput without one."""
     found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
     if not found:
         raise unreadable(source, None, "", f"a build of {target}: no command writes that file")
@@ -39,7 +39,7 @@ def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[st
 
 
 def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """Return the rustc command that wrote `target` (`rust/core.o`); the last one if there are several."""
+    """Return the last rustc command that wrote `target`, such as `rust/core.o`. Raise UnreadableOutput without one."""
     commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
     found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
     if not found:
@@ -57,7 +57,7 @@ def _commands(data: bytes, marks: tuple[str, ...], source: str) -> Iterator[tupl
 
 
 def marches(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all -march flags of a command, in order; the last one takes effect."""
+    """Return all -march flags of a command, in order; the last flag takes effect."""
     return tuple(word for word in argv if word.startswith("-march="))
 
 
@@ -67,7 +67,7 @@ def compiled(line: str) -> bool:
 
 
 def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
-    """Return the command that kbuild saved for an object (`lib/.ctype.o.cmd`)."""
+    """Return the command in a .cmd file of kbuild, such as `lib/.ctype.o.cmd`."""
     for line, text in numbered(data, source):
         match = _KEPT.match(text)
         if match is None:
@@ -85,7 +85,7 @@ def last_flag(argv: tuple[str, ...], begin: str) -> str | None:
 
 
 def read_cache_log(data: bytes, source: str = "ccache's log") -> tuple[int, int]:
-    """Return (hits, misses) from ccache's statistics log, which has a line per file and result."""
+    """Return (hits, misses) from ccache's statistics log, which has one line for each result."""
     words = [text.strip() for _, text in numbered(data, source) if not text.startswith("#")]
     hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
     return hits, words.count("cache_miss")
@@ -101,6 +101,6 @@ def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int
 
 
 def rust_cpus(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all target CPUs of a rustc command, in order; the last one takes effect."""
+    """Return all target CPUs of a rustc command, in order; the last CPU takes effect."""
     joined = [f"-C{after}" if word == "-C" else word for word, after in zip(argv, (*argv[1:], ""), strict=True)]
     return tuple(word.removeprefix("-Ctarget-cpu=") for word in joined if word.startswith("-Ctarget-cpu="))

@@ -57,7 +57,7 @@ class Make:
 
     @property
     def launcher(self) -> str | None:
-        """The program that starts the compiler: a cache, or a distributor such as distcc."""
+        """The program that starts the compiler, such as ccache or distcc; None if make starts the compiler itself."""
         before, _, compiler = self._variables.get("CC", "").partition(" ")
         return before if compiler else None
 
@@ -73,7 +73,7 @@ class Make:
         return {**inherited, **self._environment, **(more or {}), "LC_ALL": "C", "TZ": "UTC"}
 
     def run(self, *words: str, stdin: bytes | None = None, **more: str) -> bytes:
-        """Return the output of make. If make fails, raise KtrialError with its last lines of output."""
+        """Run make and return its output. If make fails, raise KtrialError with the last lines of the output."""
         return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
 
     def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:

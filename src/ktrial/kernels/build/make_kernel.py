@@ -33,7 +33,7 @@ class Building(Protocol):
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build. `target` is set only if compiler flags select it; otherwise the configuration selects it."""
+    """A request to build a kernel. `target` is None if the configuration selects the target, not a compiler flag."""
 
     source: KernelSource
     architecture: str
@@ -55,7 +55,10 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """Return make's variables: programs, with `launcher` before compilers, and flags for `flagged` and `optimise`."""
+    """Return the variables for make's command line: programs, and flags for `flagged` and `optimise`.
+
+    If `launcher` is not None, it starts each compiler.
+    """
     programs = {
         name: f"{launcher} {word}" if launcher and name in _COMPILERS else word
         for name, word in toolchain.variables.items()
@@ -67,9 +70,9 @@ def make_variables(
 
 
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
-    """Return make's variables, with flags that keep the paths `places` out of debug information and Rust code.
+    """Return `make` with flags that keep the paths `places` out of debug information and Rust code.
 
-    Builds in any folder then give the same kernel. Without debug information and Rust the flags are not needed.
+    Builds in different folders then give the same kernel. A kernel without debug information and Rust needs no flags.
     """
     found = dict(make)
     additions = []

@@ -29,7 +29,7 @@ _C_NAMES = ("march", "mcpu", "mtune")
 
 
 class Compiled(NamedTuple):
-    """An object. `target` and the optimisation `level` are those of the last such flag, empty if there is none."""
+    """An object, with the last `target` and optimisation `level` on its command line; empty if no flag sets them."""
 
     object: str
     language: Language

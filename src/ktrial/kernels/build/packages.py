@@ -22,7 +22,7 @@ _DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
-    """How make builds a kind of package: target, programs that `make` runs, package files, and extra variables."""
+    """How make builds packages of one kind. `programs` must be installed, and `left` matches the package files."""
 
     target: str
     programs: tuple[str, ...]
@@ -43,7 +43,7 @@ PACKINGS: Mapping[PackageKind, Packing] = {
 
 
 def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
-    """Return the programs that `make` runs. The `debian/rules` of newer trees also needs debhelper."""
+    """Return the programs that packaging needs, including debhelper if the tree's `debian/rules` uses it."""
     rules = tree / _RULES
     helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
     return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))
@@ -60,7 +60,7 @@ def check_packing(kind: PackageKind, tree: Path) -> None:
 
 
 def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
-    """Return make's variables for the package.
+    """Return the extra variables that make needs for packages of this kind.
 
     Without RPMOPTS, trees before 6.4 leave RPM packages in the user's home.
     """
@@ -70,7 +70,7 @@ def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
 
 
 class PackagesBefore:
-    """The package files that exist before packaging, so that only new ones are collected."""
+    """Remembers which package files exist, to collect only packages that are built afterwards."""
 
     def __init__(self, kind: PackageKind, out: Path) -> None:
         self._kind = kind
@@ -78,7 +78,7 @@ class PackagesBefore:
         self._before = {path: _stamp(path) for path in self._find_packages()}
 
     def collect(self) -> tuple[Package, ...]:
-        """Move the new packages into one folder, and return them. Raise KtrialError if there are none."""
+        """Move all new files into FOLDER, and return the packages among them. Raise KtrialError if no file is new."""
         new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
             raise KtrialError(

@@ -30,7 +30,7 @@ _STRIP = re.compile(r"-p(\d|ab)")
 
 
 class PatchMember(msgspec.Struct, frozen=True):
-    """A patch of a series."""
+    """A patch that a series names. `strip` is the number of path components to remove from file names."""
 
     path: str
     strip: int = 1
@@ -39,7 +39,7 @@ class PatchMember(msgspec.Struct, frozen=True):
 def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
     """Parse a series file.
 
-    Raise UnreadableOutput for options other than `-pN` and `-pab`, paths outside its folder, and an empty series.
+    Raise UnreadableOutput for an option other than `-pN` and `-pab`, a path outside the folder, and an empty series.
     """
     found = []
     for number, text in numbered(data, source):
@@ -79,7 +79,7 @@ _UNPACKERS: Mapping[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
 
 
 class Patch(NamedTuple):
-    """A patch: its name and origin, its bytes, and the number of path components to strip."""
+    """A patch. `place` is its path or URL, and `strip` the number of path components to remove from file names."""
 
     name: str
     place: str
@@ -124,9 +124,9 @@ class Patches:
 
 
 def apply(patch: Patch, tree: Path) -> AppliedPatch:
-    """Apply a patch to a tree whose files may be hard links: changed files are replaced, never modified.
+    """Apply a patch to a tree. Replace files instead of modifying them, because they may be hard links.
 
-    Raise Refused with the first hunk that does not fit; the tree is unusable after that.
+    Raise Refused if the patch does not fit; the tree may then be unusable.
     """
     check_names(patch, tree)
     argv = ["patch", f"-p{patch.strip}", "-F0", "-N", "--batch", "--no-backup-if-mismatch", "-r", "-", "-d", str(tree)]
@@ -228,7 +228,7 @@ def _no_more(data: bytes, place: str) -> bytes:
 
 
 def check_names(patch: Patch, tree: Path) -> None:
-    """Raise Refused for a name or link that points outside the tree, and for a name in .git."""
+    """Raise Refused for a name or link outside the tree, a name in .git, and a name too short for -pN."""
     root = tree.resolve()
     for file in patch.files:
         bare = next((name for name in file.names if name != "/dev/null" and not strip_name(name, patch.strip)), None)

@@ -13,7 +13,7 @@ from ktrial.kit.formats.kernel_config import read_symbols
 
 
 class ProbeBuild(MakeFolder):
-    """Configures a tree from `base`, or minimally without it, and compiles single objects."""
+    """Configures a tree from `base`, or minimally if there is no base, and compiles single objects."""
 
     def __init__(self, tree: Path, cc: str, base: Path | None = None, work: Path | None = None) -> None:
         super().__init__(tree, {"ARCH": "x86_64", "CC": cc}, work)

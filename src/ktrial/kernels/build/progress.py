@@ -15,7 +15,7 @@ _DRAWN_EACH_S, _TOLD_EACH_S = 0.5, 30.0
 
 
 class BuildProgress:
-    """Counts compiled sources. `expected` estimates their total, and `before` is their number in earlier builds."""
+    """Shows the progress of a build. `expected` estimates the number of objects; `before` counts earlier objects."""
 
     def __init__(self, expected: int, before: int = 0) -> None:
         self._expected = expected

@@ -77,7 +77,7 @@ class KernelBuild:
         return sum(1 for _ in self._out.rglob(".*.o.cmd"))
 
     def run(self, target: str, jobs: int) -> BuildCost:
-        """Make `target`. If that fails, raise KtrialError with the cause and the relevant log lines."""
+        """Build `target` and return the cost. If the build fails, raise KtrialError with the relevant log lines."""
         counts = _CacheCounts(self._make)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin_s = time.monotonic()
@@ -141,7 +141,7 @@ class RoomMissing(Refused):
 def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
     """Raise RoomMissing if disk space or memory will most likely not suffice for successive builds.
 
-    `wanted` holds the symbols of each build. `used_bytes` is the space that the folder already takes.
+    `wanted` holds the symbols of each build. `used_bytes` is the space that `folder` already takes.
     """
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(existing).free
@@ -206,14 +206,14 @@ def read_flags(out: Path) -> Flags | None:
 
 
 def drop_objects(out: Path) -> None:
-    """Remove object files and archives, which only make would use; keep image, configuration, commands and log."""
+    """Remove object files and archives, which only make needs. Keep the image, configuration, commands and log."""
     for path in out.rglob("*.[oa]"):
         if path.is_file() and not path.is_symlink():
             path.unlink(missing_ok=True)
 
 
 def flags_of_image(place: str) -> Flags | None:
-    """Return the flags of an image's objects; None outside a build folder, or if kbuild saved no command."""
+    """Return the flags of an image's objects; None if the image is in no build folder, or kbuild saved no command."""
     path = Path(place)
     for image in (*_IMAGES.values(), "vmlinux"):
         if place.endswith(f"/{image}"):

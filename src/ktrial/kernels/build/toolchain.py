@@ -62,7 +62,7 @@ _CHECKED = {"rustc": ("rustc", "RUST"), "bindgen": ("bindgen", "RUST"), "pahole"
 
 
 def choose(cc: str) -> Toolchain:
-    """Return the toolchain of a compiler: LLVM's programs for clang, binutils for gcc."""
+    """Return the toolchain of the compiler `cc`. Raise BadInput if it is missing, or neither gcc nor clang."""
     path = shutil.which(cc)
     if path is None:
         raise BadInput(f"{cc}: no such program", hint="install the compiler, or give its path with --cc")
@@ -111,7 +111,7 @@ def _check_here(what: str, needed: Iterable[str]) -> None:
 
 
 def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tuple[Tool, ...]:
-    """Return the versions of the tools and the tree's minimum. Raise Refused for a tool that is too old."""
+    """Return each tool with its version and the tree's minimum. Raise Refused if a tool is too old."""
     script = "llvm" if toolchain.kind == "clang" else "gcc"
     asked = [("compiler", toolchain.variables["CC"], script)]
     asked.append(("linker", toolchain.variables.get("LD", "ld"), "llvm" if toolchain.kind == "clang" else "binutils"))
@@ -160,7 +160,7 @@ def _version_of(program: str) -> str:
 
 
 def install_step(programs: Sequence[str]) -> str:
-    """Return the command that installs programs on Debian; elsewhere, what to install."""
+    """Return the apt-get command that installs `programs`; on a machine without apt-get, name them instead."""
     packages = " ".join(dict.fromkeys(map(_package, programs)))
     if _APT.exists():
         return f"apt-get install {packages}"

@@ -44,7 +44,7 @@ class SourceTree:
             return make_reverse(self._files(), self._targets)
 
     def write(self, patch: UarchPatch) -> None:
-        """Apply a patch to all of its files or none."""
+        """Apply a patch to all of its files. If a file cannot be written, undo the patch and raise KtrialError."""
         done: list[str] = []
         path = ""
         try:

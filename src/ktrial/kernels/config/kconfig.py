@@ -18,7 +18,7 @@ _QUOTED = re.compile(r'"([^"]*)"')
 
 
 class KconfigEntry(msgspec.Struct, frozen=True):
-    """A symbol as one place defines it, on lines `first` to `last`, counted from 1.
+    """A definition of a symbol, on lines `first` to `last`, counted from 1.
 
     `lines` are its properties without indentation and help; `within` are the conditions of the enclosing menus, choices
     and ifs; `choice` is the index of its choice in the file.
@@ -34,7 +34,7 @@ class KconfigEntry(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A choice: its own properties, its symbols, and its first and last line."""
+    """A choice on lines `first` to `last`. `lines` are the properties of the choice, not of its symbols."""
 
     first: int
     last: int
@@ -42,7 +42,7 @@ class Choice(msgspec.Struct, frozen=True):
     symbols: tuple[str, ...]
 
 
-class Sourced(msgspec.Struct, frozen=True):
+class IncludedFile(msgspec.Struct, frozen=True):
     """A file that the Kconfig file includes, and the conditions of the enclosing blocks."""
 
     path: str
@@ -54,7 +54,7 @@ class Kconfig(msgspec.Struct, frozen=True):
 
     choices: tuple[Choice, ...]
     entries: tuple[KconfigEntry, ...]
-    sources: tuple[Sourced, ...] = ()
+    sources: tuple[IncludedFile, ...] = ()
 
     def entry(self, name: str) -> KconfigEntry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
@@ -87,7 +87,7 @@ class _KconfigReader:
         self._source = source
         self.choices: list[Choice] = []
         self.entries: list[KconfigEntry] = []
-        self.sources: list[Sourced] = []
+        self.sources: list[IncludedFile] = []
         self._entry: _OpenBlock | None = None
         #: The owner of properties outside a symbol: a choice or menu.
         self._block: _OpenBlock | None = None
@@ -139,7 +139,7 @@ class _KconfigReader:
         elif word.startswith("end"):
             self._end(word.removeprefix("end"), number, text)
         elif word == "source" and (match := _QUOTED.match(rest)):
-            self.sources.append(Sourced(match[1], self._within))
+            self.sources.append(IncludedFile(match[1], self._within))
 
     def _end(self, kind: str, number: int, text: str) -> None:
         if not self._around or self._around[-1].name != kind:

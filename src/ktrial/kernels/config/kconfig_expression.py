@@ -46,7 +46,7 @@ def read_expression(text: str) -> Expression:
 
 
 def level(expression: Expression, values: Mapping[str, str]) -> int | None:
-    """Return N, M or Y under a configuration; None if a macro decides, since macros run the compiler or the shell."""
+    """Return the value of a condition (N, M or Y); None if it depends on a macro, because a macro runs a program."""
     parts = expression.parts
     if expression.kind == "word":
         return _LEVELS.get(expression.text, _LEVELS.get(values.get(expression.text, "n"), N))

@@ -42,7 +42,7 @@ class Symbols(Protocol):
         """The type of each symbol: bool, tristate, int, hex or string."""
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """Return all symbols of the choice that a symbol belongs to; empty without a choice."""
+        """Return all symbols of the choice that a symbol belongs to; none if it belongs to no choice."""
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
         """Return why a symbol does not have the wanted value in a configuration."""
@@ -61,7 +61,7 @@ class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configure(wanted: ConfigRequest, tree: Symbols, work: ConfigMaker) -> Configured:
-    """Return the configuration, including every request that was not granted and the reason."""
+    """Return the configuration, with the reason for every request that Kconfig rejected."""
     wishes, unknown = _checked(wanted, tree)
     place, before = work.base(wanted.base, wanted.version)
     base_sha256 = hashlib.sha256(work.text).hexdigest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All symbols that a kernel tree's Kconfig files define, and why one of them lacks the requested value."""
+"""All symbols that a kernel tree's Kconfig files define, and why a symbol lacks the requested value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ktrial.kernels.config.kconfig import Kconfig, KconfigEntry, Sourced, read_part
+from ktrial.kernels.config.kconfig import IncludedFile, Kconfig, KconfigEntry, read_part
 from ktrial.kernels.config.kconfig_expression import Expression, demands, level, read_expression, show_expression, words
 from ktrial.kit.errors import BadInput, UnreadableOutput, nearest
 
@@ -30,7 +30,7 @@ _MOST = 3
 
 
 class Definition(NamedTuple):
-    """A symbol as one place in the tree defines it, with the conditions of that place."""
+    """A definition of a symbol in the tree, and the conditions that apply to it."""
 
     file: str
     line: int
@@ -72,7 +72,7 @@ class KnownSymbols:
         return self.definitions.keys()
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """Return all symbols of the choice that a symbol belongs to; empty without a choice."""
+        """Return all symbols of the choice that a symbol belongs to; none if it belongs to no choice."""
         return next((one.choice for one in self.definitions.get(name, ()) if one.choice), ())
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
@@ -96,12 +96,12 @@ class KnownSymbols:
             ) from None
         for entry in found.entries:
             self._add(path, entry, found, within)
-        for sourced in found.sources:
-            for inner in self._files(sourced):
-                self._read(inner, (*within, *sourced.within), depth + 1)
+        for included in found.sources:
+            for inner in self._files(included):
+                self._read(inner, (*within, *included.within), depth + 1)
 
-    def _files(self, sourced: Sourced) -> list[str]:
-        path = _VARIABLE.sub(lambda match: self._variables.get(match[1], match[0]), sourced.path)
+    def _files(self, included: IncludedFile) -> list[str]:
+        path = _VARIABLE.sub(lambda match: self._variables.get(match[1], match[0]), included.path)
         if "$" in path or path.startswith("/") or ".." in path.split("/"):
             return []
         if not set("*?[") & set(path):

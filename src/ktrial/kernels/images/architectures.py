@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput
 
 
 class CpuProbe(NamedTuple):
-    """A test of KVM: `code` ends the emulator with `status`. `{}` in `arguments` stands for the file of the code."""
+    """A test of KVM. `code` ends the emulator with `status`; `{}` in `arguments` stands for the file with the code."""
 
     code: bytes
     arguments: tuple[str, ...]
@@ -22,7 +22,7 @@ class CpuProbe(NamedTuple):
 class GuestMachine(NamedTuple):
     """How QEMU runs guests of an architecture. `console` is the kernel's name for the first of the two `ports`.
 
-    KVM needs a host with one of the CPU flags `virtual`; the set is empty if no flag shows that.
+    KVM needs a CPU with one of the flags in `virtual`, which is empty if no flag shows support for KVM.
     """
 
     architecture: str

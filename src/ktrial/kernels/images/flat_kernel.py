@@ -42,7 +42,7 @@ def own_build_id(kernel: bytes) -> bytes | None:
 
 
 def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
-    """Return the content of the kernel's own note; None unless there is exactly one.
+    """Return the content of the kernel's own note of this owner and kind; None unless there is exactly one.
 
     Programs embedded in the kernel, such as the vDSO, have notes too, which don't count.
     """

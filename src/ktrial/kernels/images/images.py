@@ -51,7 +51,7 @@ class Images:
         self._release = release or os.uname().release
 
     def find(self, word: str) -> KernelFiles:
-        """Return the kernel that a word names: `running`, a path, or an installed version."""
+        """Return the kernel that `word` names: `running`, a path, or an installed version."""
         path = Path(word)
         if word == RUNNING:
             return self._installed(self._release)
@@ -138,7 +138,7 @@ def _package(path: Path, word: str) -> KernelFiles:
 
 
 def read_kernel(images: Images, word: str) -> KernelFound:
-    """Identify the kernel that a word names; `running` means the kernel in memory, not the file it was booted from."""
+    """Identify the kernel that `word` names; `running` means the kernel in memory, not the file it was booted from."""
     if word == RUNNING:
         return _read_running()
     files = images.find(word)

@@ -38,7 +38,7 @@ _REPACK = "name the vmlinux, or build the kernel with CONFIG_KERNEL_ZSTD=y"
 
 
 class KernelImage(NamedTuple):
-    """A bootable kernel: architecture, header version, compression, and the unpacked kernel."""
+    """An image. `packing` is its compression, and `kernel` is the unpacked kernel."""
 
     architecture: str
     header_version: str | None
@@ -179,7 +179,7 @@ def _header_version(data: bytes) -> str | None:
 
 
 class Banner(NamedTuple):
-    """The kernel's version banner: release, builder, compiler, linker, and the build number with what follows it."""
+    """The kernel's version banner and its parts. `build` is the build number with all text after it."""
 
     text: str
     release: str

@@ -15,7 +15,7 @@ _SOFT = re.compile(r"(pre:|post:)")
 
 
 class KernelModule(NamedTuple):
-    """A module: its object, the modules it depends on, and the modules to load before it (softdep)."""
+    """A kernel module. It needs the modules in `depends`; its softdep asks to load the modules in `before` first."""
 
     object: bytes
     depends: tuple[str, ...]
@@ -23,13 +23,13 @@ class KernelModule(NamedTuple):
 
 
 def module_name(file: str) -> str | None:
-    """Return the kernel's name for the module in a file of this name; None if it is not a module."""
+    """Return the kernel's name for the module in `file`; None if `file` does not have the suffix of a module."""
     name = file.rpartition("/")[2]
     return _SUFFIX.sub("", name).replace("-", "_") if _SUFFIX.search(name) else None
 
 
 def read_module(data: bytes, source: str) -> KernelModule:
-    """Return the module inside a file. Raise BadInput if there is none."""
+    """Return the module inside a file. Raise BadInput if the file holds no module."""
     try:
         inside = opened(data)
     except BadInput as error:

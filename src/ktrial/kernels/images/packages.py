@@ -67,11 +67,11 @@ class Unpacked:
         return self._at
 
     def allow(self, size: int) -> None:
-        """Allow `read` to return the content of a file of this size too."""
+        """Let `read` return `size` more bytes, the content of a file."""
         self._allowed += size
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes of the table of contents, or of files that `allow` permitted."""
+        """Read up to `size` bytes. Raise BadInput if the total exceeds the limit, which `allow` raises."""
         self._allowed -= size
         if size < 0 or self._allowed < 0:
             why = f"its archive has a table of contents of more than {_CONTENTS_LIMIT_BYTES >> 20} MiB"
@@ -79,7 +79,7 @@ class Unpacked:
         return self.take(size)
 
     def take(self, size: int) -> bytes:
-        """Read up to `size` bytes without the limit."""
+        """Read up to `size` bytes, which do not count towards the limit."""
         return b"".join(self._take(size))
 
     def seek(self, place: int) -> int:
@@ -114,7 +114,7 @@ class Unpacked:
 
 
 def is_package(path: Path) -> bool:
-    """Return whether a file is a package of a kind that contains kernels. Raise BadInput if it cannot be read."""
+    """Return whether a file is a Debian, RPM or pacman package. Raise BadInput if it cannot be read."""
     try:
         with path.open("rb") as file:
             begin = file.read(8)
@@ -141,7 +141,7 @@ def kernel_of(path: Path, word: str) -> PackedKernel:
 
 
 def unreadable_package(error: Exception, source: str) -> BadInput:
-    """Return the error for an exception in `DAMAGED`. An error of the disk is no damage of the package."""
+    """Return the BadInput for an exception in `DAMAGED`. Its hint depends on whether the disk or the package is bad."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     is_of_disk = isinstance(error, OSError) and error.errno is not None
     hint = "check the disk and the permissions of the file" if is_of_disk else "download the package again"
@@ -198,7 +198,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
 
 
 def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
-    """Return the archive of the installed files in a Debian package, and its stream; `file` is the open package."""
+    """Return the archive of the files that a Debian package installs, and its stream; `file` is the open package."""
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)
@@ -217,7 +217,7 @@ def _tar(read: Callable[[int], bytes], path: Path) -> tuple[tarfile.TarFile, Unp
 
 
 class Payload(NamedTuple):
-    """The position of the compressed archive, and its compression: gzip, xz, lzma, bzip2 or zstd."""
+    """The archive in an RPM package: its offset and its compression, which is gzip, xz, lzma, bzip2 or zstd."""
 
     offset: int
     packing: str

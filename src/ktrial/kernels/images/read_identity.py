@@ -47,7 +47,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
 
 
 def built_in(kernel: bytes) -> bytes | None:
-    """Return the configuration embedded in a kernel; None if there is none, or only part of one."""
+    """Return the configuration embedded in a kernel; None if there is none, or if it is incomplete."""
     begin = kernel.find(_BEGIN)
     end = kernel.find(_END, begin)
     if begin < 0 or end < 0:
@@ -102,7 +102,7 @@ class _Notes(NamedTuple):
 def identify(
     data: bytes, source: str, config: bytes | None, config_from: str | None
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
-    """Return an image's identity and its configuration: the embedded one, or else `config`, found beside the image."""
+    """Return an image's identity and configuration. An embedded configuration takes precedence over `config`."""
     image = read_image(data, source)
     banner = read_banner(image.kernel, source)
     inside = built_in(image.kernel)
@@ -128,7 +128,10 @@ def identify(
 def identify_running(
     version: bytes, *, architecture: str, words: bytes, notes: bytes, btf: bool, config: tuple[bytes | None, str | None]
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
-    """Return the identity of the running kernel, from /proc/version, symbol and type names, notes and configuration."""
+    """Return the identity and configuration of the running kernel.
+
+    `version` is /proc/version, `words` holds symbol and type names, and `notes` are the kernel's ELF notes.
+    """
     build_id, lto = elf.note_in(notes, "GNU", _BUILD_ID, "<"), elf.note_in(notes, "Linux", _LINUX_LTO, "<")
     return _identity(
         read_banner(version, "/proc/version"),

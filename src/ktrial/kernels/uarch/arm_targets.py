@@ -19,7 +19,7 @@ _FEATURE = re.compile(r"__ARM_FEATURE_([A-Z][A-Z0-9_]*)")
 
 
 class CpuTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A value of `-mcpu`. rustc does not know a target with `c_only`."""
+    """A value of `-mcpu`. `c_only` means that rustc does not know the target."""
 
     name: str
     prompt: str
@@ -53,7 +53,7 @@ def find_cpu_target(word: str, targets: Iterable[CpuTarget]) -> CpuTarget:
 
 
 def cpu_flags(target: CpuTarget) -> dict[str, tuple[str, ...]]:
-    """Return the flags to append, by kbuild variable."""
+    """Return the flags to append to each kbuild variable."""
     flag = f"-mcpu={target.name}"
     flags: dict[str, tuple[str, ...]] = {"KCFLAGS": (flag,), "KCPPFLAGS": (flag,)}
     return flags if target.c_only else {**flags, "KRUSTFLAGS": (f"-Ctarget-cpu={target.rust_cpu}",)}

@@ -19,7 +19,7 @@ _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}", re.ASCII)
 
 
 class RustCpus(msgspec.Struct, frozen=True):
-    """The CPUs that rustc can target, and the one that `native` means here."""
+    """The CPUs that rustc can target, and the CPU that `native` means here."""
 
     names: tuple[str, ...]
     native: str | None
@@ -33,7 +33,7 @@ class RustcVersion(msgspec.Struct, frozen=True):
 
 
 def read_gcc_march(data: bytes, source: str = "stdout") -> str:
-    """Return the -march in effect, from gcc's `-Q --help=target`."""
+    """Return the -march in effect, from the output of `gcc -Q --help=target`."""
     for _, text in numbered(data, source):
         if match := _MARCH.fullmatch(text.rstrip()):
             return match[1]
@@ -41,7 +41,7 @@ def read_gcc_march(data: bytes, source: str = "stdout") -> str:
 
 
 def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
-    """Return the CPU that clang generates code for, from its `-###`."""
+    """Return the CPU that clang generates code for, from the output of `clang -###`."""
     for _, text in numbered(data, source):
         if match := _TARGET_CPU.search(text):
             return match[1]
@@ -49,7 +49,7 @@ def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
 
 
 def read_macros(data: bytes, source: str = "stdout") -> dict[str, str]:
-    """Return the predefined macros of a compiler, from its `-dM -E`."""
+    """Return the predefined macros of a compiler, from the output of its `-dM -E`."""
     macros: dict[str, str] = {}
     for line, text in numbered(data, source):
         if not text.strip():

@@ -49,8 +49,8 @@ _SHAPE = "ktrial.compiler/2"
 class Builds(NamedTuple):
     """How to query compilers for one architecture.
 
-    A compiler that defines `macro` builds for it. `flag` is the option for a target, `base` a target that every CPU
-    runs. `kernel_flags` apply to all kernel code; `told_by` extracts from macros what a target adds to the base.
+    A compiler that defines `macro` builds for this architecture. `flag` is the option that selects a target; every CPU
+    runs the target `base`. `kernel_flags` apply to all kernel code. `told_by` finds in macros what a target adds.
     """
 
     architecture: str
@@ -63,7 +63,7 @@ class Builds(NamedTuple):
 
     @property
     def clang_words(self) -> tuple[str, ...]:
-        """The flags with which a clang for this machine builds for the architecture."""
+        """The flags that make this machine's clang build for the architecture."""
         foreign = self.architecture != host_architecture()
         return (f"--target={self.architecture}-linux-gnu",) if foreign else ()
 
@@ -92,7 +92,10 @@ class Compilers:
         self._builds = builds
 
     def find(self, names: Iterable[str] = ()) -> list[Compiler]:
-        """Return the named compilers, or all in PATH that build for this architecture, each binary once."""
+        """Return the named compilers or, without names, all compilers in PATH for this architecture, each binary once.
+
+        Raise BadInput if a named compiler is missing or cannot build for this architecture.
+        """
         wanted = tuple(names)
         words = self._builds.words
         found: dict[Path, Compiler] = {}

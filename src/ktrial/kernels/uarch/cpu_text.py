@@ -30,7 +30,7 @@ def cpu_json(facts: FactBook, compilers: Sequence[Compiler], rustc: RustCompiler
 def cpu_text(
     facts: FactBook, targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """Return text about the CPU, the names that compilers have for it, their targets, and features for kernel code."""
+    """Return text about the CPU, its name in each compiler, each compiler's targets, and features for kernel code."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"

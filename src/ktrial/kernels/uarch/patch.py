@@ -39,7 +39,7 @@ _END = re.compile(rf"\s*(?:#|/\*) {END}(?: \*/)?\n?")
 
 
 def insert(text: str, after: Mapping[int, str], *, comment: str = "# {}") -> str:
-    """Return the text with lines inserted after the given line numbers, counted from 1; 0 inserts at the top."""
+    """Return `text` with marked insertions. `after` maps a line's number to the new text below it; 0 is the top."""
     lines = text.splitlines(keepends=True)
     result: list[str] = []
     for number in range(len(lines) + 1):
@@ -55,7 +55,7 @@ def is_marked(text: str) -> bool:
 
 
 def without(text: str) -> str:
-    """Return the text without the marked lines. Raise ValueError if marks do not pair."""
+    """Return the text without the marked lines. Raise ValueError if a mark has no counterpart."""
     kept: list[str] = []
     inside = 0
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -115,7 +115,7 @@ class UarchPatch(msgspec.Struct, frozen=True):
 
 
 def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
-    """Return what a tree contains. Raise Refused or UnreadableOutput if its structure is unknown."""
+    """Return the properties of the tree with `files`. Raise Refused or UnreadableOutput for an unknown structure."""
     version = read_tree_version(files[TOP].encode(), TOP)
     applied = any(is_marked(text) for text in files.values())
     plain = _unmarked(files) if applied else files
@@ -285,7 +285,7 @@ def _numbered(entry: KconfigEntry) -> list[tuple[int, str]]:
 
 
 def _edited_masks(text: str) -> str:
-    """Return the masks that early boot code checks, extended by the features that the target needs."""
+    """Add the features that the target needs to the masks that early boot code checks."""
     old: dict[int, str] = {}
     last = 0
     for number, line in enumerate(text.splitlines(), start=1):
@@ -294,8 +294,8 @@ def _edited_masks(text: str) -> str:
             old[int(match[1])], last = match[2].strip(), number
     if set(old) != set(WORDS.values()) or any(value.endswith("\\") for value in old.values()):
         raise Refused(
-            f"{MASKS}: expected REQUIRED_MASK4 and REQUIRED_MASK6 on one line each, or {FEATURES}; without them "
-            "early boot code would not check the CPU",
+            f"cannot extend {MASKS}: REQUIRED_MASK4 and REQUIRED_MASK6 are not on one line each, and the tree has no "
+            f"{FEATURES}",
             hint=UNKNOWN_TREE,
         )
     return insert(text, {last: mask_lines(old)}, comment="/* {} */")

@@ -75,7 +75,7 @@ def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
 
 
 def generic_entry(facts: Facts) -> str:
-    """Return the Kconfig entry for any x86-64 CPU, for trees that lack such an entry."""
+    """Return the Kconfig entry for any x86-64 CPU, for trees that lack this entry."""
     lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
     lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} selects.")
     return "\n".join(lines) + "\n"
@@ -89,7 +89,7 @@ def choice(body: str, facts: Facts) -> str:
 
 
 def level_entry(levels: Sequence[Target], facts: Facts) -> str:
-    """Return the symbol for the level of generic code, which is 1 by default."""
+    """Return the Kconfig entry for the level of generic code, which is 1 by default."""
     gated = next(target for target in levels if target.level > 1)
     lines = [f"config {LEVEL}", '\tint "x86-64 level of generic code"', "\trange 1 3", "\tdefault 1"]
     lines += [f"\tdepends on {facts.sixty_four}", "\tdepends on GENERIC_CPU"]
@@ -100,7 +100,7 @@ def level_entry(levels: Sequence[Target], facts: Facts) -> str:
 
 
 def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
-    """Return symbols for the features that early boot code must find on the CPU, so that a wrong CPU gets a message."""
+    """Return Kconfig entries for the features that early boot code checks; a CPU that lacks one gets a message."""
     parts = []
     for feature in FEATURES:
         needing = [target for target in targets if feature in target.needs]
@@ -112,10 +112,10 @@ def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
-    """Return a symbol that is set if rustc does not know the target; empty if rustc knows all of them.
+    """Return the Kconfig entry of a symbol that is on if rustc lacks the target; empty if rustc knows all targets.
 
-    Rust depends on this symbol. Targets must not depend on Rust: that would close a cycle, because much that Rust needs
-    depends on the CPU. In a tree that has already broken this cycle, targets do depend on Rust.
+    Rust depends on this symbol. If targets depended on Rust instead, that would close a cycle, because much that Rust
+    needs depends on the CPU. In a tree that has already broken this cycle, targets do depend on Rust.
     """
     parts = []
     for target in targets:
@@ -131,7 +131,10 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
-    """Return the cache line sizes of new targets: 128 bytes for Nocona, as in upstream kernels, 64 for the others."""
+    """Return the cache line sizes of new targets: 128 bytes for Nocona, as in upstream kernels, otherwise 64.
+
+    `covered` means that the tree already sets 64 bytes.
+    """
     long_line = [target.symbol for target in targets if target.symbol == "MPSC"]
     others = [target.symbol for target in targets if target.symbol not in (*long_line, "GENERIC_CPU")]
     lines = [f'\tdefault "7" if X86_64 && {symbol}' for symbol in long_line]
@@ -141,7 +144,10 @@ def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
 
 
 def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
-    """Return the lists of flags. An empty level means 1; a tree that passes -march=x86-64 itself keeps that flag."""
+    """Return the Makefile lines that set the flags of each target.
+
+    An empty level means 1. A tree that passes -march=x86-64 itself keeps this flag for level 1.
+    """
     named = block.shape in ("direct", "native")
     suffix = f"$(addprefix -v,$(filter 2 3,$(CONFIG_{LEVEL})))"
     micro = [target for target in targets if target.generic_level is None]

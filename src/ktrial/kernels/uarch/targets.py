@@ -31,7 +31,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A value of `-march` that a kernel configuration can offer.
 
     `symbol` is the Kconfig symbol; the levels of x86-64 share GENERIC_CPU. `gcc` and `clang` (also the LLVM in rustc)
-    are the first versions that know the target, `gcc_until` the first gcc that dropped it. `flags` go to the C compiler
+    are the first versions that know the target, `gcc_until` the first gcc without it. `flags` go to the C compiler
     only; rustc does not support all that a `c_only` target needs. `level` is the x86-64 level that the target includes.
     `needs` are features of the target that a compiler uses on its own and early boot code can check.
     """
@@ -110,7 +110,7 @@ NATIVE = tuple(
 
 
 class KernelTree(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel's sources: the shapes of the two files that matter, and the targets they already have.
+    """The properties of a kernel's sources. `kconfig` and `makefile` are the shapes of the files that define targets.
 
     `carries` are symbols from other people's patches; `applied` is true if the tree has ktrial's own patch. `symbols`
     are all symbols in the Kconfig file for processors.
@@ -216,7 +216,7 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
 def native_target(compiler: Compiler, level: int | None, targets: Iterable[Target]) -> Target:
     """Return the target that `native` means here: the compiler's name for this CPU, or else the CPU's level.
 
-    The compiler may have no name for this CPU, or one that implies instructions which a hypervisor hides.
+    The compiler may have no name for this CPU, or a name that implies instructions that a hypervisor hides.
     """
     known = {target.name: target for target in targets}
     called = known.get(compiler.native or "", known[BASE])
@@ -247,7 +247,7 @@ def native_entry(tree: KernelTree, called: Target) -> Target:
 
 
 def build_flags(target: Target, tune: Target | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the flags to append, by kbuild variable. Raise BadInput if `tune` is a level and not a CPU."""
+    """Return the flags to append to each kbuild variable. Raise BadInput if `tune` is a level and not a CPU."""
     if tune is not None and tune.generic_level is not None:
         raise BadInput(f"cannot tune for {tune.name}: it is not a CPU", hint="use a microarchitecture, such as znver3")
     c_flags = target.c_flags if tune is None else (*target.c_flags, f"-mtune={tune.name}")

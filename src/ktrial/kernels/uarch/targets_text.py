@@ -39,7 +39,7 @@ def targets_json(
 def targets_text(
     targets: Sequence[Target], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """Return a table; the last column names the compilers on this machine that accept a target."""
+    """Return a table of targets. Its last column names the compilers on this machine that accept each target."""
     rows = []
     for family, members in groupby(targets, key=lambda target: target.family):
         rows.append((f"{family}:", "", "", "", "", ""))
@@ -62,7 +62,7 @@ def cpu_targets_json(
 def cpu_targets_text(
     targets: Sequence[CpuTarget], compilers: Sequence[Compiler], rustc: RustCompiler | None, *, width: int
 ) -> str:
-    """Return a table; the last column names the compilers on this machine that accept a target."""
+    """Return a table of targets. Its last column names the compilers on this machine that accept each target."""
     rows = []
     for family, members in groupby(targets, key=lambda target: target.family):
         rows.append((f"{family}:", "", ""))
@@ -117,14 +117,14 @@ def verified_text(verified: VerifiedTarget, *, width: int) -> str:
 
 
 def here(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> str:
-    """Return the names of the compilers that accept a target; `all` and `none` stand for all and none."""
+    """Return the names of the compilers that accept a target, or `all` or `none`."""
     names = accepting(target, compilers, rustc)
     asked = len(compilers) + (rustc is not None and not target.c_only)
     return "all" if names and len(names) == asked else ", ".join(names) or "none"
 
 
 def accepting(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> list[str]:
-    """Return the compilers that accept a target, by kind and major version."""
+    """Return the compilers that accept a target, each with its major version, such as `gcc 13`."""
     names = [
         f"{compiler.kind} {compiler.version.partition('.')[0]}"
         for compiler in compilers

@@ -22,7 +22,7 @@ def files(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the regular files that `wanted` accepts.
 
-    Raise BadInput for another kind of archive and for a file larger than the limit.
+    Raise BadInput for another kind of archive, a damaged archive, or an accepted file of more than `limit_bytes`.
     """
     at = 0
     while True:

@@ -96,7 +96,7 @@ class Elf:
 
     @property
     def interpreter(self) -> str | None:
-        """Path of the loader that the program names; None if it needs none."""
+        """Path of the loader that the program names; None if the program names none."""
         offset, size, count = self._programs
         for index in range(count):
             if self._wide:
@@ -108,12 +108,12 @@ class Elf:
         return None
 
     def note(self, section: str, owner: str, kind: int) -> bytes | None:
-        """Return the content of a note in a section; None if the note is absent."""
+        """Return the content of the section's first note of this `owner` and `kind`; None if there is none."""
         return note_in(self.section(section) or b"", owner, kind, self._order)
 
 
 def note_in(data: bytes, owner: str, kind: int, order: str) -> bytes | None:
-    """Return the content of one note in a section's data; None if it is absent. `order` is `<` or `>`."""
+    """Return the content of the first note of this `owner` and `kind`, or None. The byte `order` is `<` or `>`."""
     at = 0
     while at + 12 <= len(data):
         names, size, found = struct.unpack_from(order + "III", data, at)

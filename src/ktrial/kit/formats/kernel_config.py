@@ -66,7 +66,7 @@ def read_symbols(data: bytes, source: str = ".config") -> dict[str, str]:
 
 
 class ConfigLine(msgspec.Struct, frozen=True):
-    """A symbol that a fragment sets; the value is `n` if it switches the symbol off."""
+    """A line of a fragment that sets a symbol; `value` is `n` if the line switches the symbol off."""
 
     number: int
     symbol: str
@@ -74,7 +74,10 @@ class ConfigLine(msgspec.Struct, frozen=True):
 
 
 def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, ...]:
-    """Read a file that sets symbols as `.config` does. Raise UnreadableOutput if it sets none."""
+    """Read settings of symbols, as in `.config`, and skip comments.
+
+    Raise UnreadableOutput for other lines, or if no symbol is set.
+    """
     lines = []
     for number, text in numbered(data, source):
         stripped = text.strip()
@@ -91,7 +94,7 @@ def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, 
 
 
 def fragment_line(symbol: str, value: str, kind: str | None) -> str:
-    """Return a line of a fragment; `kind` is the symbol's type if known."""
+    """Return the line of a fragment that sets `symbol` to `value`; `kind` is the symbol's type, if known."""
     if value == "n" and kind not in ("string", "int", "hex"):
         return f"# CONFIG_{symbol} is not set\n"
     if kind == "string" and not (len(value) > 1 and value[0] == value[-1] == '"'):

@@ -15,7 +15,7 @@ _AGAIN = "build or download the file again"
 
 
 def unpacked(data: bytes) -> bytes:
-    """Return the decompressed data; ignore what follows the last block."""
+    """Decompress the blocks of a frame; ignore what follows. Raise BadInput if they are damaged or too large."""
     content, at = bytearray(), len(MAGIC)
     while at + 4 <= len(data):
         (size,) = struct.unpack_from("<I", data, at)

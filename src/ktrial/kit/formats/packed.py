@@ -26,7 +26,7 @@ _AGAIN = "download the file again"
 
 
 class OpenedFile(NamedTuple):
-    """The decompressed content, and the function that compresses it again.
+    """Decompressed content, and the function `pack`, which compresses it again.
 
     `bare` is true if the header holds no names or comments, which could identify someone.
     """
@@ -49,7 +49,7 @@ def opened(data: bytes) -> OpenedFile | None:
 
 
 def first_stream(data: bytes) -> bytes:
-    """Decompress the first stream of the data; ignore what follows it."""
+    """Decompress the first stream of the data, by default as lzma; ignore what follows the stream."""
     for mark, (name, machine, _) in _OPEN.items():
         if data.startswith(mark):
             return _unpacked(data, name, machine, first_only=True)
@@ -59,8 +59,8 @@ def first_stream(data: bytes) -> bytes:
 def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterator[bytes]:
     """Yield the decompressed content of what `read` returns, a small piece at a time.
 
-    The first bytes show the compression. They must agree with `packing` if that is given, except for raw lzma,
-    which has no mark. Without `packing`, data without a mark pass unchanged.
+    The first bytes show the compression. Raise BadInput if they contradict `packing`. Raw lzma has no such mark, so it
+    needs `packing`. Without `packing`, data without a mark pass unchanged.
     """
     head = read(_PIECE_BYTES)
     by_mark = ((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of text tables: a header, then one row per run, separated by commas, semicolons, tabs or blanks.
+"""Reader of text tables: a header, then one row per run. Commas, semicolons, tabs or blanks separate the cells.
 
-Every row must be as long as the header. In tables separated by blanks a line that begins with `#` is a comment, unless
-it is the header.
+Every row must have as many cells as the header. If blanks separate the cells, a line that begins with `#` is a comment,
+unless it is the header.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def delimiter_of(header: str) -> str | None:
 def is_of_blanks(lines: Sequence[str]) -> bool:
     """Return whether only blanks separate the cells of a table.
 
-    True if the first row has numbers and as many cells as the header.
+    That needs a header without numbers, and a first row that has numbers and as many cells as the header.
     """
     first_two = list(islice((line for line in _of_blanks(lines) if line), 2))
     if len(first_two) < 2 or delimiter_of(first_two[0]) is not None or "|" in first_two[0]:
@@ -62,7 +62,7 @@ def is_of_blanks(lines: Sequence[str]) -> bool:
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     """Read a table, skipping blank lines.
 
-    Raise BadRun if no row follows the header, if a row has another length, or if the header looks like a row.
+    Raise BadRun if no row follows the header, if a row has more or fewer cells, or if the header looks like a row.
     """
     text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")

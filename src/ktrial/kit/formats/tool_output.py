@@ -83,12 +83,12 @@ def decode_output(data: bytes, source: str) -> str:
 
 
 def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of an output with their numbers from 1, one at a time, without line ends."""
+    """Yield number (from 1) and text of each line of an output, without line ends."""
     return _lines(decode_output(data, source))
 
 
 def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines like `numbered`. Raise UnreadableOutput if the last line is cut off, which may hide digits."""
+    """Yield the lines like `numbered`. Raise UnreadableOutput if the last line is cut off: digits may be missing."""
     text = decode_output(data, source)
     if not text.endswith("\n"):
         *_, last = text.rpartition("\n")
@@ -107,7 +107,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def number(text: str, source: str, line: int | None, wanted: str) -> float:
-    """Return a finite, non-negative decimal number. The error says when another locale seems to have written it."""
+    """Return a decimal number from 0 to LARGEST. Raise UnreadableOutput for other texts, such as one with a comma."""
     stripped = text.strip()
     if not _DECIMAL.fullmatch(stripped):
         hint = " with a decimal point, as the C locale prints it" if _COMMA.fullmatch(stripped) else ""
@@ -139,13 +139,13 @@ def in_base(value: float | str, unit: str) -> float:
 
 
 def quantity(text: str, unit: str, source: str, line: int | None, wanted: str) -> Quantity:
-    """Return a printed number, whose unit is a key of SCALES, in the base unit and as printed."""
+    """Return a printed number in its base unit and as printed; `unit` is a key of SCALES."""
     number(text, source, line, wanted)
     return Quantity(in_base(text.strip(), unit), f"{text.strip()} {unit}")
 
 
 def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantity:
-    """Return a number of a JSON document in the base unit and as printed."""
+    """Return a number of a JSON document in its base unit and as printed; `unit` is a key of SCALES."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise unreadable(source, None, repr(value), f"a number ({wanted})")
     if not 0 <= value <= LARGEST:
@@ -186,7 +186,7 @@ def json_document(data: bytes | str, source: str, repeated: Container[str] = ())
 def nearest_rank(histogram: Mapping[int, int], fraction: float, beyond: int = 0) -> int | None:
     """Return the smallest key with at least `fraction` of all counts at or below it.
 
-    Return None if that key lies among the `beyond` samples, which exceed every key, or if there are no samples.
+    Return None without samples, or if the rank falls among the `beyond` samples, which exceed every key.
     """
     total = sum(histogram.values()) + beyond
     rank = max(1, math.ceil(fraction * total - 1e-9))

@@ -19,7 +19,7 @@ _NOWHERE = "/dev/null"
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """A hunk: its line number in the patch, the line of the file at which it begins, and its lines."""
+    """A hunk of a patch: it stands on line `line` of the patch, and changes the old file from line `begin` on."""
 
     line: int
     begin: int
@@ -156,7 +156,7 @@ class _Reader:
 
 
 def read_patch(data: bytes, source: str = "a patch") -> tuple[FilePatch, ...]:
-    """Read a unified diff, with or without a message around it. Bytes that are not UTF-8 are replaced."""
+    """Read a unified diff, with or without a message around it. Replace bytes that are not UTF-8."""
     reader = _Reader(source)
     for number, text in numbered(data.decode("utf-8", "replace").encode(), source):
         reader.line(number, text)

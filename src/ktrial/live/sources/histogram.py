@@ -19,9 +19,9 @@ class BucketQuantile(NamedTuple):
 
 
 def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQuantile:
-    """Return a quantile of events from cumulative counts by upper bound.
+    """Return a quantile of events. `buckets` maps upper bounds to cumulative counts.
 
-    Raise NotRead if there are too few buckets, IdleSource if no event was counted.
+    Raise NotRead if there are too few buckets, and IdleSource if no event was counted.
     """
     bounds = sorted(buckets)
     if len(bounds) < 2 or bounds[-1] != math.inf:

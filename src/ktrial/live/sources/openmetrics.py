@@ -188,7 +188,7 @@ class OpenMetricsSource(PolledSource):
 
 
 def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
-    """Return the wanted series in a scrape. Raise NotRead, or BadInput if it can never be read."""
+    """Return the wanted series in a scrape. Raise NotRead if it has no value now, BadInput if it never can have one."""
     family = next((one for one in (wanted.name, _family(wanted.name)) if one in found.types), wanted.name)
     kind = found.types.get(family, "unknown")
     if kind in {"unknown", "untyped"} and wanted.name.endswith("_total"):

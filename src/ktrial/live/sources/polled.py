@@ -198,14 +198,14 @@ def missing(why: str, *, version: str | None = None) -> StretchReading:
 
 
 class CounterValues(NamedTuple):
-    """Counters that were read together. A new `epoch` means that they restarted."""
+    """Counters that were read together. A new `epoch` means that the counters restarted."""
 
     values: Mapping[str, float]
     epoch: str = ""
 
 
 def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, float]:
-    """Return the growth of each counter. A counter that fell has restarted; with `together`, so have all others."""
+    """Return the growth of each counter. A counter that fell has restarted; with `together`, all others have too."""
     found: dict[str, float] = {}
     for before, after in itertools.pairwise(readings):
         fell = {name for name, value in after.values.items() if value < before.values.get(name, 0)}
@@ -250,7 +250,7 @@ class CounterSource(PolledSource):
         return StretchReading(value=self.rate(readings, times[-1] - times[0]), samples=len(times))
 
     def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
-        """Return the growth of all counters together per second. Raise NotRead if that is unknown."""
+        """Return the growth of all counters together per second. Raise NotRead if this rate is unknown."""
         return sum(growth(readings, together=False).values()) / (length_ms / 1000)
 
 

@@ -64,7 +64,7 @@ def _whole(text: str, path: str) -> int:
 
 
 def pressure_counts(text: str, path: str, share: str) -> CounterValues:
-    """Return the seconds for which some or all tasks waited. Raise NotRead if the file lacks them.
+    """Return the seconds for which some or all tasks waited. Raise NotRead if the file lacks this number.
 
     `text` is the content of a pressure file of the kernel.
     """
@@ -91,7 +91,7 @@ def stat_counts(text: str, path: str) -> CounterValues:
 
 
 def io_counts(text: str, path: str) -> CounterValues:
-    """Return the bytes that a process read from and wrote to disks. Raise NotRead if the file lacks them."""
+    """Return the bytes that a process read from and wrote to disks. Raise NotRead if the file lacks these numbers."""
     found = dict(re.findall(r"^(read_bytes|write_bytes): ([0-9]{1,20})$", text, re.MULTILINE))
     if len(found) != 2:
         raise NotRead(
@@ -254,7 +254,7 @@ _READERS: Mapping[str, Callable[[LiveMetric], tuple[str, Callable[[Machine], Cou
 
 
 def kernel_counter(metric: LiveMetric) -> tuple[Unit, Callable[[Machine], CounterValues]]:
-    """Return the unit and the reader of a kernel counter. Raise BadInput if the metric names none."""
+    """Return the unit and the reader of a kernel counter. Raise BadInput if the metric names no counter."""
     field, read = _READERS[metric.source.partition(":")[0]](metric)
     measured_outcome(metric, _UNITS[field])
     return _UNITS[field], read

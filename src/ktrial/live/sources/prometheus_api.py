@@ -60,7 +60,7 @@ class _About(msgspec.Struct):
 
 
 class PrometheusApi:
-    """The API of one server. `skew_ms` is how far its clock differs; `is_down` is set if it did not answer."""
+    """The API of one server. `skew_ms` is how far its clock is off at least; `is_down` says that it did not answer."""
 
     def __init__(self, address: str, world: LiveWorld) -> None:
         self._address = address
@@ -69,7 +69,7 @@ class PrometheusApi:
         self.is_down = False
 
     def now_s(self) -> float:
-        """Return the time of day, by this machine's clock."""
+        """Return the seconds since 1970 by this machine's clock."""
         return self._world.clock.unix_ms() / 1000
 
     def at(self, query: str, at_s: float | None) -> Sequence[QuerySeries]:

@@ -58,7 +58,7 @@ class QueryToken(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query and its selectors in order. `quantile` and `buckets` are set if it is a quantile of a whole histogram."""
+    """A query and its selectors in order. `quantile` and `buckets` are set for a quantile of a whole histogram."""
 
     text: str
     selectors: tuple[Selector, ...]
@@ -66,7 +66,7 @@ class Query(NamedTuple):
     buckets: str | None = None
 
     def over(self, range_ms: int) -> str:
-        """Return the query with all ranges replaced by `range_ms`, and series without a range by their mean over it."""
+        """Return the query with `range_ms` in place of all ranges, and with other series averaged over that time."""
         return self._with(range_ms, means=True)
 
     def within(self, range_ms: int) -> str:

@@ -49,7 +49,10 @@ def named_outcome(metric: LiveMetric) -> tuple[Outcome, float]:
 
 
 def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
-    """Return the outcome of a source that knows its unit. Raise BadInput if the metric's name states another unit."""
+    """Return the outcome of a metric whose source measures `unit`.
+
+    Raise BadInput if the metric's name implies another unit.
+    """
     found, _ = named_outcome(metric)
     if found.unit not in ("score", unit):
         raise BadInput(
@@ -86,7 +89,7 @@ def bad_metric(metric: LiveMetric, why: str, hint: str) -> BadInput:
 
 
 def check_label(metric: LiveMetric, label: str | None) -> None:
-    """Raise BadInput if the option `version` does not name a label."""
+    """Raise BadInput if `label`, the value of the option `version`, is not the name of a label."""
     if label is not None and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
         raise bad_metric(metric, f"{label!r} is not the name of a label", "for example  &version=version")
 

@@ -26,12 +26,12 @@ _LONGEST_NS = 600 * 10**9
 
 
 class DrawnFrames(msgspec.Struct, frozen=True):
-    """Frames of an app in the order in which they were complete.
+    """Frames of an app in the order in which the app completed them.
 
     `times_s` say how long each frame took, from when it was due to begin until it was complete at `ends_s`. `flagged`
     counts frames that Android marks as unusual, such as the first of a window; ktrial leaves them out. `rendered` is
-    how many frames Android counted since its statistics were reset, if Android reports that. `interval_s` is the time
-    between two frames of the screen.
+    how many frames Android counted since its statistics were reset, None if Android does not report it. `interval_s` is
+    the time between two refreshes of the screen.
     """
 
     times_s: tuple[float, ...]
@@ -42,7 +42,7 @@ class DrawnFrames(msgspec.Struct, frozen=True):
 
 
 class ShownFrames(msgspec.Struct, frozen=True):
-    """When frames of a layer were shown, and the time between two refreshes of the screen."""
+    """The times at which frames of a layer were shown, and the time between two refreshes of the screen."""
 
     shown_s: tuple[float, ...]
     refresh_s: float
@@ -53,7 +53,7 @@ def is_framestats(head: bytes) -> bool:
 
 
 def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
-    """Return the frames of all tables. Raise BadRun if all are unusual, UnreadableOutput for other text."""
+    """Return the frames of all tables. Raise BadRun if Android flags all frames, UnreadableOutput for other text."""
     table = _FrameTable(source)
     columns: tuple[str, ...] | None = None
     inside = False

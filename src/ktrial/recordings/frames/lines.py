@@ -51,7 +51,7 @@ class FramePattern:
         self.text = text
 
     def duration_s(self, line: str) -> float | None:
-        """Return the frame time in a line; None without a time, or for an impossible one."""
+        """Return the frame time in a line; None if the line has no time, or an impossible time."""
         match = self._expression.search(line)
         if match is None or match[self._unit] is None:
             return None
@@ -67,7 +67,8 @@ class FramePattern:
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
         """Return when the frame of a line ended: the time in the line or, without one, when the line was read.
 
-        Raise BadInput if that time is not shortly before ktrial read the line: it must come from another clock.
+        Raise BadInput if the time in the line is not shortly before ktrial read the line, because the program must use
+        the same clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns
@@ -125,7 +126,7 @@ class FrameStream:
     def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
         """Return all frames in order of time, relative to `zero_ns`.
 
-        Raise BadInput if there are none, or if a line had an impossible end.
+        Raise BadInput if there is no frame, or if a line had an impossible end.
         """
         if self._wrong is not None:
             raise self._wrong
@@ -159,7 +160,7 @@ def frames_of(
     *,
     within_ns: int = round(_LONGEST_S * 1e9),
 ) -> Frames:
-    """Return the frames in the lines. Raise BadInput if there are none, or if a line has an impossible end."""
+    """Return the frames in the lines. Raise BadInput if there is no frame, or if a line has an impossible end."""
     stream = FrameStream(pattern, file, within_ns)
     stream.feed(lines)
     return stream.frames(zero_ns, clock_error_s)

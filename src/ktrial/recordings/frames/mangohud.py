@@ -42,7 +42,7 @@ _ROWS, _TOTAL = 0.95, 0.01
 
 
 class MangoHudLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log with one row per frame. `system` is empty if a value in its row contains a comma; `system_row` is the row.
+    """A log with one row per frame. `system` is empty if a value contains a comma; `system_row` is the unparsed row.
 
     `frame_times_s` are in the order of the frames, without the first row.
     """

@@ -116,7 +116,7 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
     """Return the outcomes of FRAME_OUTCOMES for which there are enough frames.
 
-    Raise BadRun for fewer than LEAST_FRAMES, or for a time that is not finite and above 0.
+    Raise BadRun for fewer than LEAST_FRAMES frames, or for a time that is not finite and above 0.
     """
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
@@ -146,7 +146,7 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
 
 
 def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) -> tuple[Measurement, ...]:
-    """Return the mean frame rate, and the share of slow samples if they are single frames.
+    """Return the mean frame rate and, if the samples are single frames, the share of slow samples.
 
     Raise BadRun for fewer than two samples, BadInput for a `below_fps` if samples are not single frames.
     """
@@ -193,12 +193,12 @@ def _values(times_s: Sequence[float]) -> dict[str, float]:
 
 
 def nearest(ordered: Sequence[float], fraction: float) -> float:
-    """Return a quantile by nearest rank: the smallest value with at least this fraction of all at or below it."""
+    """Return a quantile by nearest rank: the smallest value that at least `fraction` of all values do not exceed."""
     return ordered[max(1, math.ceil(fraction * len(ordered) - 1e-9)) - 1]
 
 
 def low(ordered: Sequence[float], share: float) -> float:
-    """Return the frame rate over the slowest `share` of the sorted frame times, rounded up to whole frames."""
+    """Return the frame rate of the slowest `share` of the sorted frame times. Round the number of frames up."""
     slowest = ordered[-math.ceil(share * len(ordered) - 1e-9) :]
     return len(slowest) / math.fsum(slowest)
 

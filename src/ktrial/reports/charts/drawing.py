@@ -56,7 +56,7 @@ class Palette(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def background(self) -> str:
-        """The colour behind the marks, also in pictures whose own background is transparent."""
+        """Return the colour behind the marks, also for pictures whose own background is transparent."""
         return "var(--paper)" if self.paper == "none" else self.paper
 
     def verdict(self, verdict: Verdict) -> str:
@@ -125,7 +125,7 @@ class Cast(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The sentence that a caption adds if arms are left out."""
+        """Return the sentence that a caption adds if arms are left out; empty otherwise."""
         return f" {self.hidden} more arms are in the tables only." if self.hidden else ""
 
     def number(self, arm: str) -> int:
@@ -259,7 +259,7 @@ def names_at_end(medians: Sequence[tuple[str, float]], height: float, cast: Cast
 
 
 def spread_labels(preferred: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places near the preferred ones, at least `gap` apart, within `low` to `high` if there is room."""
+    """Return positions near the `preferred` ones, at least `gap` apart, within `low` to `high` if there is room."""
     order = sorted(range(len(preferred)), key=lambda number: preferred[number])
     placed = [0.0] * len(preferred)
     last = low - gap

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pairs of arms against each other, with intervals (Tukey HSD, Games-Howell)."""
+"""Pairs of arms against each other, with intervals (Tukey HSD, Games-Howell, Dunnett)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class PointSelection(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The sentence that a caption adds if points are left out."""
+        """Return the sentence that a caption adds if points are left out; empty otherwise."""
         if len(self.shown) == self.of:
             return ""
         return (
@@ -81,7 +81,7 @@ def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelecti
 
 
 def thin(points: Sequence[PlacedMeasurement], most: int) -> list[PlacedMeasurement]:
-    """Divide the points into stretches, and keep the smallest and largest of each, so that extremes stay visible."""
+    """Return the smallest and the largest point of each stretch, so that extremes stay visible; keep all if few."""
     if len(points) <= max(2, most):
         return list(points)
     stretches = max(1, most // 2)

@@ -19,7 +19,7 @@ def table(
     stack: bool = False,
     classes: Sequence[str] = (),
 ) -> Markup:
-    """Return a sortable table. `numeric` columns are right-aligned, `long` ones hold sentences.
+    """Return a sortable table. `numeric` columns are right-aligned, `long` columns hold sentences.
 
     With `stack`, each row becomes a block on narrow screens. `classes` holds a class for each row.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tidy CSV: one line per measurement, and one per run without any."""
+"""Tidy CSV: one line for each measurement, and one line for a run without measurements."""
 
 from __future__ import annotations
 

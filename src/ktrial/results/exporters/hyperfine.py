@@ -21,7 +21,7 @@ _MEMORY = "peak_memory"
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return one result for each session, benchmark and outcome that is a time."""
+    """Return one result for each session, benchmark and outcome that is a time. Raise BadInput if there are none."""
     results: list[dict[str, Any]] = []
     dropped: dict[str, None] = {}
     bad = 0

@@ -51,7 +51,10 @@ _FACTS = {
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return the median of each figure over the good runs of a single session."""
+    """Return the median of each figure over the good runs of a session.
+
+    Raise BadInput for several sessions, or if the session has none of the figures.
+    """
     if len(sessions) != 1:
         raise BadInput(f"{_SCHEMA} holds one session, not {len(sessions)}", hint="export each session to its own file")
     session, runs = sessions[0].session, sessions[0].runs

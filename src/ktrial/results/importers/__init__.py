@@ -2,7 +2,7 @@
 """Importers of other tools' results: each format is a module of this folder or a plug-in of another package.
 
 A module defines NAME, WHAT (one sentence), `sniff(head, name)` and `read(data, name, options)`; TAKES_COLUMNS if it
-accepts the options for tables, TAKES_FRAMES if it accepts those for frame logs.
+accepts the options for tables, TAKES_FRAMES if it accepts the options for frame logs.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) ->
 def sampled_run(
     samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
 ) -> ForeignResults:
-    """Return the single run of a log of samples, with notes: one says what a log of this kind lacks."""
+    """Return the single run of a log of samples, with notes, such as what a log of this kind lacks."""
     below_fps = None if options.below_fps is UNSET else options.below_fps
     version = {} if samples.version is None else {"tool_version": samples.version}
     rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}

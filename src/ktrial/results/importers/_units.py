@@ -98,9 +98,9 @@ def known_units() -> tuple[str, ...]:
 
 
 def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
-    """Return the stripped text of a decimal number. Raise UnreadableOutput for other texts.
+    """Return the stripped text of a decimal number. Raise UnreadableOutput for other texts and huge numbers.
 
-    The message says so if the text has a comma in place of the decimal point.
+    If a comma stands in place of the decimal point, the message says so.
     """
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):

@@ -24,7 +24,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return one run; if there are several jobs, the outcomes carry their names."""
+    """Return one run; if there are several jobs, the names of outcomes begin with the job's name."""
     terse = is_fio_terse(data)
     run = read_fio_terse(data, name) if terse else read_fio(data, name)
     names = _names(run.jobs)

@@ -66,7 +66,7 @@ class GoResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_go_bench(data: bytes, source: str = "bench.txt") -> tuple[GoResult, ...]:
-    """Read all results in order. Raise UnreadableOutput if there are none."""
+    """Read all results in order. Raise UnreadableOutput if no result has a value."""
     config: dict[str, str] = {}
     better: dict[str, Direction] = {}
     results: list[GoResult] = []

@@ -35,7 +35,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each repetition, ignoring means, medians and deviations."""
+    """Return a run for each repetition, without means, medians and deviations. Raise BadRun if that leaves nothing."""
     document = json_document(data, name)
     machine = _machine(json_table(document.get("context", {}), name, "'context'"))
     every = [

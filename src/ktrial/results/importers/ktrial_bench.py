@@ -42,7 +42,10 @@ class _Hole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's runs in order, without its `warm_ups` warm-ups; `missing` are benchmarks without runs, and why."""
+    """A session's runs in order; `missing` maps benchmarks without runs to the reason.
+
+    `warm_ups` counts the warm-ups, which are left out.
+    """
 
     session: str
     suite: str
@@ -126,7 +129,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return the runs that count, including failed ones; the session's label is the group."""
+    """Return the runs that count, including failed ones; by default, the session's label is the group."""
     file = read_ktrial_bench(data, name)
     group = options.label or file.label or file.session
     runs = []

@@ -205,7 +205,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return a run for each raw value. Raise BadRun for a file that has only means."""
+    """Return a run for each raw value. Raise BadRun for a file without values of single runs."""
     file = read_phoronix(data, name)
     runs: list[ForeignRun] = []
     unknown: set[str] = set()

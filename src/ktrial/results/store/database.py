@@ -27,7 +27,10 @@ _SCRIPTS = "ktrial.results.store:migrations"
 
 
 def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
-    """Update the schema from version `found` (None for a new store) to the newest, in one transaction."""
+    """Update the schema from version `found` (None for a new store) to the newest, in one transaction.
+
+    Raise KtrialError if a newer ktrial made the store.
+    """
     # Most stores are up to date, and Alembic takes longer to load than the rest of this module.
     from alembic import command
     from alembic.config import Config
@@ -39,7 +42,8 @@ def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
         raise KtrialError(
-            f"a newer ktrial made {shown} (its schema is {found})", hint="update ktrial, or use another --store"
+            f"a newer ktrial made {shown} (its schema is {found})",
+            hint="update ktrial, or name another store with --store",
         )
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
@@ -81,21 +85,23 @@ class Database:
 
     @classmethod
     def open(cls, url: str) -> Database:
-        """Open a file, creating it if necessary, or an existing PostgreSQL database."""
+        """Open a file, creating it if necessary, or an existing PostgreSQL database. Raise BadInput for other URLs."""
         if "://" not in url:
             if _CONNECTION_WORDS.search(url):
-                raise BadInput("--store: not a URL", hint=f"write {_FORMS}")
+                raise BadInput("cannot open the store: its name is not a URL", hint=f"write {_FORMS}")
             return cls._open_file(Path(url))
         try:
             parsed = sa.make_url(url)
         except (exc.ArgumentError, ValueError):
-            raise BadInput("--store: not a URL", hint=f"write {_FORMS}") from None
+            raise BadInput("cannot open the store: its name is not a URL", hint=f"write {_FORMS}") from None
         if parsed.get_backend_name() == "sqlite":
             return cls._open_file(Path(parsed.database or ""))
         if parsed.get_backend_name() != "postgresql":
-            raise BadInput(f"--store: ktrial cannot use {parsed.get_backend_name()}", hint=f"write {_FORMS}")
+            raise BadInput(
+                f"cannot open the store: ktrial cannot use {parsed.get_backend_name()}", hint=f"write {_FORMS}"
+            )
         if "@" in (parsed.host or ""):  # the part before the @ belongs to the password
-            raise BadInput("--store: the URL has a second @", hint="in a password write %40 for @, or use ~/.pgpass")
+            raise BadInput("cannot open the store: its URL has a second @", hint="write %40 for each @ in the password")
         return cls._open_server(parsed)
 
     @classmethod
@@ -224,13 +230,13 @@ def _check_place(path: Path) -> None:
             f"{path} is on {kind}, a network file system, whose locks do not protect a database", hint=_ELSEWHERE
         )
     if path.is_dir():
-        raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
+        raise BadInput(f"cannot open {path} as a store: it is a folder", hint=f"name a file: {path}/results.db")
     if path.exists() and not path.is_file():
-        raise BadInput(f"--store {path} is a device, a pipe or a socket, not a store", hint=_ELSEWHERE)
+        raise BadInput(f"cannot open {path} as a store: it is a device, a pipe or a socket", hint=_ELSEWHERE)
     if path.exists() and path.stat().st_size and not _is_sqlite(path):
-        raise BadInput(f"--store {path} is another kind of file, not a store", hint=_ELSEWHERE)
+        raise BadInput(f"cannot open {path} as a store: it is another kind of file", hint=_ELSEWHERE)
     if path.exists() and _is_of_others(path):
-        raise BadInput(f"--store {path} is a database of another program, not a store", hint=_ELSEWHERE)
+        raise BadInput(f"cannot open {path} as a store: it is a database of another program", hint=_ELSEWHERE)
 
 
 def _is_sqlite(path: Path) -> bool:

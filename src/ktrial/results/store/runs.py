@@ -26,7 +26,7 @@ MACHINE_ID = "/etc/machine-id"
 
 
 def this_writer() -> str:
-    """Return `HOST/MACHINE BOOT PID START`, which identifies this process, also among later ones."""
+    """Return `HOST/MACHINE BOOT PID START`, which no other process has, not even a later one."""
     return f"{socket.gethostname()}/{_machine()} {_boot_id()} {os.getpid()} {_start_ticks(os.getpid())}"
 
 
@@ -140,12 +140,12 @@ class Store:
                 self._keep_state(connection, session.session, place, data)
 
     def keep_state(self, session: str, place: str, data: bytes) -> None:
-        """Store the machine's tunable state at a place of a session, replacing an earlier one."""
+        """Store the machine's tunable state, replacing an earlier state; `place` is `begin`, `end` or a trial's arm."""
         with self._writing() as connection:
             self._keep_state(connection, session, place, data)
 
     def mark_interrupted(self, session: str | None = None, number: int | None = None) -> tuple[StoredRun, ...]:
-        """Mark runs whose writer has gone, and run `number` of `session`, as interrupted; return all of them."""
+        """Mark runs whose writer has ended, and run `number` of `session`, as interrupted; return these runs."""
         with self._database.reading() as connection:
             rows = connection.execute(_RUN_ROWS.where(runs.c.state == "running")).all()
         gone = [
@@ -196,7 +196,7 @@ class Store:
             return tuple(_session(row, counts.get(row.key, {})) for row in rows)
 
     def session(self, name: str) -> StoredSession:
-        """Return a session by its name or an unambiguous prefix."""
+        """Return the session with this name or unambiguous prefix. Raise BadInput if several match or none does."""
         every = self.sessions()
         matches = [one for one in every if one.session.startswith(name)]
         exact = [one for one in matches if one.session == name]

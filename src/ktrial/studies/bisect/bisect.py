@@ -31,7 +31,7 @@ _GOOD, _OTHER = "good", "other"
 
 
 class SideQuestion(NamedTuple):
-    """What to compare. `alpha` is the error rate of one answer."""
+    """Which outcome to compare, and in how many runs at most. `alpha` is the error rate of one answer."""
 
     outcome: str
     alpha: float
@@ -42,7 +42,7 @@ class SideQuestion(NamedTuple):
 def compare(
     question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02
 ) -> OutcomeJudgement:
-    """Return the judgement of one kernel against another, run by run. An effect above zero means lower values."""
+    """Judge the values of `other` against those of `control`. An effect above zero means that `other` is lower."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin)
     protocol = Protocol(
         name="bisect",
@@ -60,10 +60,11 @@ def compare(
 
 
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
-    """Return whether `other` is good, bad, between the two or unclear; None if more runs are needed.
+    """Return whether the values `other` are good, bad, between good and bad, or unclear.
 
-    `difference` is the log effect of bad against good. The function shifts the scores of `other` by half of
-    `difference`. An effect in one direction then means good, in the other direction bad.
+    Return None if more runs are needed. `difference` is the log effect of the bad kernel against the good one. The
+    function compares `good` with `other` shifted by half of `difference`. A good kernel then shows an effect in one
+    direction, and a bad kernel in the other direction.
     """
     shifted = [value * math.exp(difference / 2) for value in other]
     judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
@@ -100,7 +101,10 @@ Say = Callable[[str], None]
 
 
 class BisectRequest(NamedTuple):
-    """A bisection: `commits` are those after `good` up to `bad`; each is booted at most `most_runs` times."""
+    """What to bisect. `commits` are the commits after `good` up to and including `bad`.
+
+    The bisection boots each commit at most `most_runs` times.
+    """
 
     good: str
     bad: str

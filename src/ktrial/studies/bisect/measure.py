@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures commits in exact guests that differ only in a dummy boot parameter. Each commit is built once.
+"""Measures commits in exact guests. Each commit is built once, and its boots differ only in a dummy boot parameter.
 
 The last line of the program's output is the value: a plain number, or a result in the agent's reply to a load.
 """
@@ -31,7 +31,7 @@ class _NumberReply(msgspec.Struct, frozen=True):
 def read_number(output: bytes, outcome: str) -> float:
     """Return the number in the last line of a program's output.
 
-    If that is an agent's reply, return its result `outcome`.
+    If the line is an agent's reply to a load, return the result `outcome` of this reply.
 
     Raise BadRun if there is no such number.
     """
@@ -63,7 +63,7 @@ Boot = Callable[[bytes, str, bool], GuestRun]
 
 
 class BisectMeasure:
-    """Measures `outcome` of commits. It repeats a kernel's first boot to check that the guest is exact."""
+    """Measures `outcome` of commits. Makes the first boot of each kernel twice, to check that the guest is exact."""
 
     def __init__(self, outcome: str, image: Image, boot: Boot, seed: int) -> None:
         self._outcome = outcome

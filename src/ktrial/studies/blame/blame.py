@@ -19,7 +19,7 @@ from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
-    """Return what becomes of each outcome without the culprits, except exploratory ones."""
+    """Return what removing the culprits does to each outcome that is not exploratory."""
     by = {(one.outcome, one.arm, one.against): one for one in judgement.judged}
     found = []
     for outcome in dict.fromkeys(one.outcome for one in judgement.judged if one.role != "exploratory"):
@@ -38,8 +38,8 @@ def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
 def fate_of(whole: OutcomeJudgement, rest: OutcomeJudgement, step: OutcomeJudgement) -> Fate:
     """Return what removing the culprits did to an outcome.
 
-    `whole` (with the culprits) and `rest` (without them) are compared with the control, and `step` compares the rest
-    with the whole.
+    `whole` compares all settings with the control, and `rest` compares all settings except the culprits with the
+    control. `step` compares all settings except the culprits with all settings.
     """
     if whole.verdict == "worse":
         if step.verdict == "better":
@@ -66,7 +66,7 @@ Course = Generator[TrialFile, BlamePart, Blame]
 
 
 def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | Blame:
-    """Return the next trial of a blame after the trials `parts`, or the answer if there is none."""
+    """Return the next trial of a blame after the trials `parts`, or the answer if no trial is left."""
     course = _BlameCourse(question).run()
     following = next(course)
     for part in parts:

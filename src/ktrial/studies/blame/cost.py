@@ -34,7 +34,7 @@ def cost_of(question: BlameQuestion) -> tuple[StepCost, ...]:
 
 
 def most_runs(question: BlameQuestion) -> int:
-    """Return the maximum number of runs of all trials of a blame, without repeated blocks."""
+    """Return the maximum number of runs in all trials of a blame. Repeated blocks do not count."""
     budget, search = question.budget, 2 * question.cap
     if question.known == "either":
         return search + (MOST_NAMED + 2) * budget

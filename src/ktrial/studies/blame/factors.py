@@ -32,9 +32,9 @@ def factors_of(
 ) -> tuple[Factor, ...]:
     """Return a factor for each knob that the plan changes, each variable, and each item of `boots` and `symbols`.
 
-    All instances of a knob are one factor. Knobs that the kernel changes together are one factor too, because neither
-    keeps its value when it is switched alone. A zram device is one factor, because it is set up as a whole. Raise
-    BadInput if there are fewer than two factors, or too many.
+    All instances of a knob are one factor. Knobs that the kernel changes together are one factor too, because none of
+    them keeps its value when ktrial switches it alone. A zram device is one factor, because it is set up as a whole.
+    Raise BadInput if there are fewer than two factors, or too many.
     """
     groups: list[list[Change]] = []
     for change in plan.changes:
@@ -71,9 +71,9 @@ def factors_of(
 
 
 def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
-    """Return a factor for each `--set`, which may contain several symbols.
+    """Return a factor for each text in `symbols`, which may set several symbols, as in `A=y B=n`.
 
-    Raise BadInput if there are too many, and Contradiction if a symbol appears twice.
+    Raise BadInput for too many texts, and Contradiction if a symbol appears twice.
     """
     if len(symbols) > _MOST_SYMBOLS:
         raise BadInput(
@@ -126,7 +126,7 @@ def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
 
 
 def left_out_of(plan: Plan) -> dict[str, str]:
-    """Return the settings that cannot be responsible, with the reason: already in force, or impossible here."""
+    """Return the settings that cannot be responsible, by address, with the reason: in force already, or refused."""
     in_force = {change.address: "in force already" for change in plan.same}
     return in_force | {refusal.address: refusal.reason for refusal in plan.refusals}
 
@@ -151,5 +151,5 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
 
 
 def whole(words_arm: ArmFile, template: TrialFile) -> TrialFile:
-    """Return a trial with one arm that has all named settings, for planning only."""
+    """Return a trial of `words_arm` against a control without settings, for planning only."""
     return msgspec.structs.replace(template, arms={"control": ArmFile(), "all": words_arm})

@@ -35,10 +35,10 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The question of a blame, with the factors that may be responsible.
+    """Which of the `factors` are responsible for an effect.
 
     `trial` defines what is measured; its arms are not used. If `known` is null, a first trial tests the whole set.
-    `cap` is the number of blocks of a screening, `budget` that of a confirming trial.
+    `cap` is the maximum number of blocks of a screening, `budget` that of any other trial.
     """
 
     name: str
@@ -84,7 +84,7 @@ class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the several trials of a question, with its judgement so far.
+    """One trial of a question that takes several trials, with the judgement so far.
 
     `directions` says for each outcome whether lower or higher values are better.
     """
@@ -97,9 +97,9 @@ class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
-    """The responsible factors: one acts `alone`, several act only `together`, or some need an unknown partner.
+    """Factors that are responsible: one acts `alone`, several act only `together`, or some need an unknown partner.
 
-    `effect` is their effect without all other factors.
+    If `kind` is `by removal`, a trial tested only their removal. `effect` is their effect without all other factors.
     """
 
     factors: tuple[str, ...]
@@ -109,9 +109,9 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the confirming trial for one outcome.
+    """What the confirming trial found for one outcome.
 
-    It compares the whole set, and the set without the culprits, with the control.
+    `all` is the effect of the whole set against the control, and `without` that of the set without the culprits.
     """
 
     outcome: str
@@ -121,7 +121,10 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `suspects` were named by a screening but not confirmed; `reason` states why the search ended."""
+    """The answer of a blame. `reason` says why the blame ended.
+
+    `suspects` are factors that a screening named and no trial confirmed.
+    """
 
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"
     name: str

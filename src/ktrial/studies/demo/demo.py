@@ -135,7 +135,10 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return a demo of the first showpiece that works in this session, and why the earlier ones do not work."""
+    """Return a demo of the first showpiece that works in this session; its `passed` says why earlier ones do not work.
+
+    If no showpiece works, the arms of the demo differ only in what the load itself requests.
+    """
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
@@ -226,7 +229,7 @@ def _demo(one: Showpiece, copium: DemoArm, plan: Plans, passed: tuple[str, ...],
 
 
 def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
-    """Return the results, and the results of single before/after measurements taken from the same runs."""
+    """Return the verdicts on the arms, and what single before/after measurements from these runs would have shown."""
     from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 
     trial = collect(log)

@@ -74,7 +74,10 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished demo as JSON. `report` is null if it was interrupted; `before` and `after` are values by path."""
+    """The result of a demo as JSON. `report` is null for an interrupted demo.
+
+    `before` and `after` map paths to values.
+    """
 
     schema: Literal["ktrial.demo/1"] = "ktrial.demo/1"
     trial: str

@@ -123,7 +123,10 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
 
 
 def without_root(demo: Demo, *, asked: bool, width: int) -> str:
-    """Return what the demo would try with root; empty if it tried kernel settings already."""
+    """Return a note on the better demos that are impossible here.
+
+    Return an empty text if there are none, or if the demo changes kernel settings.
+    """
     if demo.paths or not demo.passed:
         return ""
     missed = "; ".join(demo.passed)

@@ -29,7 +29,10 @@ _SHOWN_REASONS = 3
 
 
 class Ladder(NamedTuple):
-    """A ladder on this machine: `control` is the lowest tier, or the unchanged machine or guest."""
+    """A ladder as it can run here. `control` is the lowest tier, or the unchanged machine or guest.
+
+    `not_run` says why other tiers cannot run.
+    """
 
     name: str
     #: All tiers, whether they run or not.
@@ -126,7 +129,7 @@ def _stacked(
 
 
 def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
-    """Return the ladder with one kernel word for adjacent tiers whose kernels have the same key in `keys`."""
+    """Return the ladder in which adjacent tiers share a kernel if they have the same key in `keys`."""
     arms: dict[str, ArmFile] = {}
     below = ladder.control
     for name, arm in ladder.arms.items():
@@ -137,7 +140,10 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """Return the ladder without tiers that may add nothing because kernel and arguments equal the tier below."""
+    """Return the ladder without tiers that have the kernel and the arguments of the tier below.
+
+    Such tiers may add nothing.
+    """
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     for name, arm in ladder.arms.items():
@@ -159,7 +165,7 @@ def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dang
 
 
 def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
-    """Return the ladder without tiers that add nothing to the tier before. Raise BadInput if none is left."""
+    """Return the ladder without tiers that add nothing to the tier below. Raise BadInput if no tier is left."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     not_run = dict(ladder.not_run)
@@ -211,7 +217,7 @@ def _join_refusals(refusals: list[Refusal]) -> str:
 
 
 def ladder_trial(ladder: Ladder, template: TrialFile) -> TrialFile:
-    """Return the trial of all tiers in the same blocks, each compared with the tier before and with the control."""
+    """Return the trial of all tiers in the same blocks, each compared with the tier below and with the control."""
     return msgspec.structs.replace(
         template, control=ladder.control, baseline=ladder.baseline, questions="ladder", arms=ladder.arms
     )

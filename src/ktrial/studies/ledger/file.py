@@ -11,7 +11,7 @@ from ktrial.kit.errors import KtrialError
 
 
 class LedgerFile:
-    """The file of the ledger; each write replaces the whole file."""
+    """The ledger in a file; each write replaces the whole file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -21,7 +21,7 @@ class LedgerFile:
         return self._path
 
     def of_others(self) -> LedgerFile:
-        """Return the file beside this one with the verdicts of others, which no store can recreate."""
+        """Return the file beside this file that has the verdicts of others. No store can recreate these verdicts."""
         return LedgerFile(self._path.with_name(f"{self._path.stem}-elsewhere.json"))
 
     def read(self) -> bytes | None:

@@ -131,7 +131,7 @@ def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mappi
 
 
 def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
-    """Return the knobs that interact with the changed knobs by the catalog, or that the kernel changes with them."""
+    """Return the knobs that, according to the catalog, interact with changed knobs or change together with them."""
     changed = {address.partition("@")[0] for address in changes}
     near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
     return (near & set(knobs)) - changed
@@ -140,8 +140,8 @@ def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
 def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
     """Return the name of the trial to repeat.
 
-    For a knob, that is the newest trial of the knob alone, otherwise the newest trial of the knob. Any other `what` is
-    itself the name. Without `what`, return the first outdated trial. Raise BadInput if no trial is out of date.
+    If `what` is a knob, return its newest trial, if possible one that changes nothing else. Any other `what` is itself
+    the name of a trial. Without `what`, return the first trial that is out of date, and raise BadInput if none is.
     """
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
@@ -158,7 +158,7 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 
 
 def again(file: TrialFile) -> TrialFile:
-    """Return the protocol without its seed, so that a new order is drawn.
+    """Return the protocol without its seed, so that a repetition draws new orders.
 
     Raise BadInput for a part of a blame or search.
     """

@@ -20,7 +20,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One arm of a trial, judged by the primary outcome.
 
     `changes` are its settings that differ from the control. `workload` identifies what was measured. `held` contains
-    known values of knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by`
+    known values of knobs that interact with the changed knobs. `verdict` is null while the trial runs. `superseded_by`
     is a later trial of the same change; `refuted` is true if the later verdict differs. A search for several outcomes
     may have confirmed the arm. In that case `outcome` is the first outcome in which the arm is better, and `worse`
     lists the outcomes in which it is worse.
@@ -52,7 +52,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def what(self) -> str:
-        """The first changes of the arm as text, `vm.swappiness=10, …`; the arm's name if it has no settings."""
+        """The arm's first changes as text, such as `vm.swappiness=10, …`; without changes, the name of the arm.
+
+        A placebo without changes is `nothing (a placebo)`.
+        """
         parts = [] if self.manual is None else [self.manual]
         parts += [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
         if len(parts) > _SHOWN + 1:
@@ -65,7 +68,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole ledger. `trials` maps each trial to its entries; a screening has none."""
+    """The whole ledger. `trials` maps each trial to its entries; screenings and races have none."""
 
     schema: Literal["ktrial.ledger/1"] = SCHEMA
     trials: Mapping[str, tuple[LedgerEntry, ...]] = {}
@@ -121,7 +124,11 @@ def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
 
 
 def standing(entry: LedgerEntry, now: Now) -> Standing:
-    """Return how the change stands here: `kept` if it is in force, otherwise why it is not, such as `refused`."""
+    """Return what became of the change here.
+
+    That is `untested` without a verdict, and `unknown` if ktrial cannot see whether the change is in force. Otherwise
+    it is `kept` for a change in force, `not applied` for a better arm, and `refused` for any other arm.
+    """
     if entry.verdict is None:
         return "untested"
     if entry.manual is not None:

@@ -76,7 +76,7 @@ class OthersVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergedOthers(NamedTuple):
-    """A ledger of others after an import: new trials, trials that it had before, and newly signed trials."""
+    """The ledger of others after an import, and the trials that are new, were known before, or are newly signed."""
 
     ledger: OthersLedger
     added: tuple[OthersTrial, ...]
@@ -85,7 +85,7 @@ class MergedOthers(NamedTuple):
 
 
 def hardware_from(fact: Callable[[str], Any], disks: Iterable[str], kernel: str | None = None) -> Hardware:
-    """Return the hardware that facts and the kernel's names of `disks` describe.
+    """Return the hardware from the machine's facts and from `disks`, the kernel's names of the disks.
 
     `fact` returns a fact by name; a value of the wrong type counts as unknown. `kernel` replaces the running release.
     """
@@ -116,8 +116,8 @@ def _disk(names: Iterable[str]) -> str | None:
 def compare_hardware(theirs: Hardware, here: Hardware) -> Likeness:
     """Return how similar two machines are.
 
-    Each of these gives one point: the same CPU vendor, CPU model, kernel series (6.12), kind of disk, virtualisation;
-    threads within a factor of two; memory within a factor of two.
+    Each of these gives one point: the same CPU vendor, CPU model, kernel series (6.12), kind of disk, virtualisation.
+    Numbers of threads within a factor of two give one more point, and so do sizes of memory.
     """
     points = 0
     same: list[str] = []
@@ -174,7 +174,7 @@ def _series(release: str | None) -> tuple[str, ...]:
 def verdicts_of(
     ledger: OthersLedger, here: Hardware, is_wanted: Callable[[LedgerEntry], bool] = lambda entry: True
 ) -> tuple[OthersVerdict, ...]:
-    """Return verdicts of others, those of the most similar machines first, then the newest."""
+    """Return the wanted verdicts of others, the most similar machines first; for equal similarity, the newest first."""
     bundles: dict[str, list[OthersTrial]] = {}
     for trial in ledger.trials:
         bundles.setdefault(trial.bundle_sha256, []).append(trial)
@@ -198,7 +198,7 @@ def verdicts_of(
 
 
 def merge(ledger: OthersLedger, trials: Sequence[OthersTrial]) -> MergedOthers:
-    """Add trials, each one once. An unsigned trial in the ledger gets the signer of a signed bundle."""
+    """Add the trials that the ledger lacks. A signed trial replaces the same unsigned trial in the ledger."""
     there = {one.sha256: one for one in ledger.trials}
     added, known, newly_signed = [], [], []
     for trial in trials:
@@ -226,7 +226,10 @@ def decode_others(data: bytes, path: Path) -> OthersLedger:
 
 
 def without(ledger: OthersLedger, source: str) -> OthersLedger:
-    """Return the ledger without the verdicts of a signer, or of a bundle by its file name or digest."""
+    """Return the ledger without the verdicts from `source`: a signer, or the file name or digest of a bundle.
+
+    Raise UnknownName if the ledger has no such verdicts.
+    """
     gone = [one for one in ledger.trials if source in {one.signer, one.bundle, one.bundle_sha256}]
     if not gone:
         known = {name for one in ledger.trials for name in (one.signer, one.bundle) if name is not None}

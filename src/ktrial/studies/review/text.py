@@ -32,7 +32,7 @@ _SUMMARY: tuple[tuple[str, tuple[LineState, ...]], ...] = (
 
 
 def review_json(found: Review) -> dict[str, object]:
-    """Return `ktrial.review/1`."""
+    """Return the review as JSON, `ktrial.review/1`."""
     return {"schema": "ktrial.review/1", **msgspec.to_builtins(found)}
 
 

@@ -29,7 +29,7 @@ _LONGEST_VALUE = 60
 def uncatalogued_lines(
     user: Machine, pairs: Sequence[tuple[Assignment, UnknownSetting]], context: Context, program: str
 ) -> Iterator[ReviewedLine]:
-    """Yield the lines of settings that have no knob, or whose value the knob rejects."""
+    """Yield a reviewed line for each setting that has no knob, or whose value the knob rejects."""
     paths = [path for item, found in pairs if found.no_such_knob and (path := _path(item)) is not None]
     readings = user.read(list(dict.fromkeys(paths))) if paths else {}
     for item, found in pairs:

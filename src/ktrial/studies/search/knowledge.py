@@ -12,7 +12,7 @@ import numpy as np
 
 from ktrial.judge.collect_log import collect, visit_scores
 from ktrial.judge.model.log import Event, RunEnded
-from ktrial.judge.race_judge import compared
+from ktrial.judge.race_judge import comparable_score
 from ktrial.judge.stats.arrays import Array
 from ktrial.studies.search.model import (
     CrashRegion,
@@ -85,7 +85,7 @@ class Knowledge:
         return next((at for at, one in enumerate(self.entries) if key_of(one.point) == key), None)
 
     def add(self, point: Point, refused: str | None = None, *, crashed: bool = False) -> int:
-        """Add a new point; return its number. `refused` is why it cannot be tried; `crashed` if its guest failed."""
+        """Add a new point; return its number. `refused` says why it cannot be tried, `crashed` if its guest failed."""
         self.entries.append(KnownPoint(point=dict(point), refused=refused, failures=int(crashed)))
         if crashed:
             self._find_crashes()
@@ -94,7 +94,11 @@ class Knowledge:
         return len(self.entries) - 1
 
     def choose(self, count: int) -> list[dict[str, Scalar]]:
-        """Return new points: proposals of Optuna and neighbours of the incumbent, chosen by the model."""
+        """Return at most `count` new points.
+
+        Before the first race, they are proposals of Optuna. Later the model chooses among proposals and neighbours of
+        the incumbent.
+        """
         self._proposed += 1
         seed = (self._seed * 1_000_003 + self._proposed) % (1 << 31)
         wanted = count if self.model is None else count * _PROPOSALS
@@ -167,7 +171,7 @@ class Knowledge:
         return None if region is None else f"{region.text}: all {region.failures} points tried in this region failed"
 
     def learn(self, part: SearchPart, names: Mapping[str, int]) -> None:
-        """Add the scores of a race to what is known, and fit the model again. `names` has the points by arm."""
+        """Add the scores of a race to what is known, and fit the model again. `names` maps arms to point numbers."""
         numbers = {CONTROL: 0, **names}
         primary = primary_of(part)
         for outcome, blocks in part.scores.items():
@@ -175,7 +179,7 @@ class Knowledge:
             for block, visits in blocks.items():
                 for arm, score in visits.items():
                     if arm in numbers and math.isfinite(score):
-                        one = SeenVisit(self._blocks + block, numbers[arm], compared(score, scale))
+                        one = SeenVisit(self._blocks + block, numbers[arm], comparable_score(score, scale))
                         self._seen.setdefault(outcome, []).append(one)
                         self.entries[numbers[arm]].visits += outcome == primary
         self._blocks += max((max(blocks, default=0) for blocks in part.scores.values()), default=0) + 1
@@ -226,7 +230,7 @@ class Knowledge:
         return [usable[at] for at in np.argsort(-mean, kind="stable").tolist()]
 
     def estimate(self, number: int) -> tuple[float, float]:
-        """Return the estimate of a point's effect, and its standard error."""
+        """Return the estimate of the effect of point `number`, and the standard error of this estimate."""
         assert self.model is not None, "something was measured"
         mean, covariance = self.model.effects([self.entries[number].point])
         return float(mean[0]), math.sqrt(max(float(covariance[0, 0]), 0.0))
@@ -236,14 +240,14 @@ class Knowledge:
         return None if self.model is None else math.sqrt(2 * self.model.noise)
 
     def without(self, point: Point) -> dict[str, dict[str, Scalar]]:
-        """Return the point without each one of its settings, by setting, if the constraints allow that point."""
+        """Return, by setting, the points that lack one setting of `point` and that the space allows."""
         found = {
             name: self.space.settled({**point, name: self.space.control[name]}) for name in self.space.changes(point)
         }
         return {name: one for name, one in found.items() if self.space.problem(one) is None}
 
     def simplest(self, point: Point, loss: float) -> dict[str, Scalar]:
-        """Return the point without the settings whose removal costs at most `loss` by the model."""
+        """Return the point after removing settings one by one, while a removal costs at most `loss` by the model."""
         present = dict(point)
         while len(self.space.changes(present)) > 1 and (without := list(self.without(present).values())):
             losses = self._losses(present, without)
@@ -260,14 +264,17 @@ class Knowledge:
         return np.asarray(mean[0] - mean[1:])
 
     def prefer_fewer(self, loss: float) -> None:
-        """Make the point with the fewest settings the incumbent, among those at most `loss` below the best estimate."""
+        """Make the point with the fewest settings the incumbent, if its estimate is close to the best estimate.
+
+        The estimate may be lower by up to `loss`, but by no more than half of the best estimate.
+        """
         ranked = self.ranked()
         best = self.estimate(ranked[0])[0]
         close = [at for at in ranked if self.estimate(at)[0] >= max(best - loss, best / 2)]
         self.incumbent = min(close, key=lambda at: len(self.space.changes(self.entries[at].point)))
 
     def narrow(self, kept: set[str], why: str) -> None:
-        """Leave out all dimensions except `kept`, and the rules about them, for the reason `why`. Forget all points."""
+        """Leave out all dimensions except `kept`, for the reason `why`, and rules about them. Forget all points."""
         space = self.space
         left = {one.name: why for one in space.dimensions if one.name not in kept}
         dimensions = tuple(
@@ -304,7 +311,7 @@ class Knowledge:
         return tuple(found)
 
     def importance(self) -> tuple[Importance, ...]:
-        """Return what each dimension alone does, the strongest first."""
+        """Return what each dimension alone does, the strongest first. Return nothing before the first race."""
         if self.model is None:
             return ()
         found = []
@@ -345,7 +352,7 @@ def primary_of(part: SearchPart) -> str:
 
 
 def joint_draws(model: Surrogate, pool: Sequence[Point], rng: np.random.Generator) -> Iterator[Array]:
-    """Yield effects of all points of the pool without end, each time one joint draw from the model."""
+    """Yield, without end, joint random draws of the effects of all points in `pool` from the model."""
     mean, covariance = model.effects(pool)
     size = len(pool)
     scale = max(float(np.trace(covariance)) / size, 1e-12)

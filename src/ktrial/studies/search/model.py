@@ -53,7 +53,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return 1 + len(self.also)
 
     def fill_word(self, text: str, point: Point) -> str:
-        """Return a word of the command at this point."""
+        """Return `text`, a word of the command, with the values of this point in place of placeholders."""
         values = {**self.space.settled(point), **self.paths(point)}
         return fill(text, values)
 
@@ -72,7 +72,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def arm(self, point: Point) -> ArmFile:
-        """Return the point as an arm: what differs from the control, and its own command if that has placeholders."""
+        """Return the point as an arm: its changes and, if the space has placeholders, the command with their values."""
         settled, changes = self.space.settled(point), self.space.changes(point)
         kinds = {one.name: one.kind for one in self.space.dimensions}
         has_own = "placeholder" in kinds.values()
@@ -127,8 +127,9 @@ class ProbeRequest(NamedTuple):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Why each point was refused (null if it was not), and the values that the kernel took instead, by point.
+    """The reply to a probe. `refused` says why each point was refused; it is null for a point that was not.
 
+    `clamped` has the values that the kernel took instead, for each point.
     `crashed` says of a refused point whether its guest failed. `seconds` is the time of boots and builds for the probe.
     """
 
@@ -151,7 +152,7 @@ Reply = ProbeReply | SearchPart
 
 
 class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A point of the history: what it changes, in which order it came, and the search's estimate with 95 % interval.
+    """A point of the history: what it changes, in which order it came, and the search's estimate with a 95 % interval.
 
     `state` says whether the point was measured, was refused, failed or breaks a guard, and `reason` says why. `others`
     has the estimates for the other outcomes to improve, with their intervals.
@@ -171,9 +172,10 @@ class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
 class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point that no other one beats in all outcomes, by the search's estimates.
 
-    `number` is its place in the history, `arm` its name in the confirming trial, null if that trial left it out. By
-    outcome, `estimates` are the search's, `effects` and `verdicts` the trial's. A point is `confirmed` if the trial
-    finds it better in at least one outcome and it breaks no guard. `reason` says why it is not.
+    `number` is its place in the history, `arm` its name in the confirming trial, null if that trial left it out.
+    `estimates` come from the search, `effects` and `verdicts` from the trial; all map outcomes to values. A point is
+    `confirmed` if the trial finds it better in at least one outcome and it breaks no guard. `reason` says why a point
+    is not confirmed.
     """
 
     number: int
@@ -187,12 +189,15 @@ class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """How reports call the point."""
+        """The point's name in reports."""
         return self.arm or f"point {self.number}"
 
 
 class Importance(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a dimension alone moves the score, with a 90 % interval, and its slice: value, effect, low and high."""
+    """How far a dimension alone moves the score, with a 90 % interval.
+
+    A row of `slice` has a value of the dimension, its effect, and the ends of the effect's 95 % interval.
+    """
 
     dimension: str
     range: float
@@ -227,9 +232,9 @@ class CrashRegion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial of the winner without one setting: `verdict` compares it with the whole winner.
+    """A trial of the winner without the setting of one dimension.
 
-    `removed` says whether the search left the setting out.
+    `verdict` compares the rest with the whole winner, and `removed` says whether the search left the setting out.
     """
 
     dimension: str
@@ -240,8 +245,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 class SearchProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a search is after a trial. `best` has the settings of the best point so far, which nothing has confirmed.
 
-    `estimate` is its effect on the score, with a 95 % interval. With several outcomes there is no best point; then
-    `front` counts the points that no other point beats.
+    `estimate` is the effect of that point on the score, with a 95 % interval. With several outcomes there is no best
+    point; then `front` counts the points that no other point beats.
     """
 
     event: Literal["search-progress"] = "search-progress"
@@ -257,7 +262,7 @@ class SearchProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer.
+    """The answer of a search.
 
     `winner` has the settings to use, empty if nothing was confirmed. `effect` and `verdict` are those of the trial
     `confirmed_by`; `estimate` is what the search itself had estimated for the candidate, with its 95 % interval.
@@ -314,8 +319,8 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     """A search as it is stored to be resumed, `ktrial.search-state/1`.
 
-    `asked` identifies the command, `kernel` the kernel that it began on. `probes` are the answers of the machine; the
-    trials are in the store. `seconds` is how long each trial in guests took, with all its boots.
+    `asked` identifies the command, `kernel` the kernel on which the search began. `probes` are the answers of the
+    machine; the trials are in the store. `seconds` is how long each trial in guests took, with all its boots.
     """
 
     schema: Literal["ktrial.search-state/1"] = "ktrial.search-state/1"
@@ -328,10 +333,10 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def crash_regions(space: Space, failed: Sequence[Point], fine: Sequence[Point]) -> tuple[CrashRegion, ...]:
-    """Return the parts of the space in which every point failed, if that is hardly a coincidence.
+    """Return the parts of the space in which every point failed, unless that may be a coincidence.
 
-    `failed` are the points that failed, and `fine` those that did not. A failure counts for one part only, the clearest
-    one first: what `a` breaks says nothing about `b`.
+    `failed` are the points that failed, and `fine` those that did not. Each failure counts only for
+    the part that is least likely to be a coincidence.
     """
     left = list(failed)
     found: dict[str, list[CrashRegion]] = {}

@@ -31,7 +31,7 @@ _FRONT_HEIGHT = 340
 
 
 def search_html(found: SearchAnswer, comparison: Comparison) -> str:
-    """Return the page; the comparison is that of the search's last trial."""
+    """Return the page of a search as HTML; `comparison` is the comparison of its last trial."""
     return html_page(comparison, supplement(found))
 
 

@@ -28,7 +28,7 @@ _ASKS = 8
 
 
 class KnownValue(NamedTuple):
-    """What is known of a point: the estimate of its effect, or None if it cannot be tried."""
+    """A point, and the estimate of its effect; `value` is None if the point cannot be tried."""
 
     point: Point
     value: float | None
@@ -45,7 +45,7 @@ Refuse = Callable[[Point], str | None]
 
 
 def check_optuna(sampler: str) -> None:
-    """Raise KtrialError if what the sampler needs is not installed."""
+    """Raise KtrialError if a package that the sampler needs is not installed."""
     if importlib.util.find_spec("optuna") is None:
         raise KtrialError(
             "cannot search: Optuna is not installed",
@@ -131,7 +131,6 @@ def _inside(one: Dimension, value: Scalar) -> bool:
 
 
 def distribution(one: Dimension) -> BaseDistribution:
-    """Return the dimension as a distribution of Optuna."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if not one.is_range:

@@ -116,7 +116,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
     def takes(self, value: Scalar) -> bool:
-        """Return whether the value is one of the dimension's, or its default."""
+        """Return whether the dimension can have this value; its default always counts."""
         if value == self.default and type(value) is type(self.default):
             return True
         if not self.is_range:
@@ -131,9 +131,10 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         return self.step is None or abs(steps - round(steps)) < 1e-9
 
     def place(self, value: Scalar) -> float:
-        """Return where a value lies: 0 to 1 in a range, its number in a list. A default outside lies beyond the end.
+        """Return where a value lies: from 0 to 1 in a range, or its number in a list.
 
-        A value that the kernel took in place of a listed one lies beyond the end too, at a place of its own.
+        A default outside of the range or list lies beyond the end. So does a value that the kernel took in place of a
+        listed value; it has a place of its own there.
         """
         if not self.is_range:
             number = next((at for at, one in enumerate(self.values) if one == value), len(self.values))
@@ -149,7 +150,6 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         return min(max((at - low) / (high - low), -0.2), 1.2)
 
     def draw(self, rng: Generator) -> Scalar:
-        """Return a random value."""
         if not self.is_range:
             return self.values[int(rng.integers(len(self.values)))]
         assert self.low is not None, "a range has both ends"
@@ -177,7 +177,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int | None:
-        """The number of points if there were no conditions and constraints; None if it counts as endless."""
+        """The number of points if there were no conditions and constraints; None if there are too many to count."""
         total = 1
         for one in self.dimensions:
             if one.count is None:
@@ -226,7 +226,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def changes(self, point: Point) -> dict[str, Scalar]:
-        """Return what differs from the control."""
+        """Return the values of a point that differ from the control's."""
         return {name: value for name, value in self.settled(point).items() if value != self.control[name]}
 
 
@@ -243,7 +243,7 @@ def plain(value: Scalar) -> str:
 
 
 def parse_space(data: bytes, file: str) -> SpaceFile:
-    """Return the checked content of a space file. Raise BadInput that names the file."""
+    """Return the content of a space file. Raise BadInput, with the name `file`, if the content is invalid."""
     found = parse_bytes(data, file, SpaceFile, "docs/search.md describes the file")
     try:
         check_space_file(found)

@@ -35,7 +35,10 @@ class SeenVisit(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The effect of one dimension alone against its default: places of values, means, and standard errors."""
+    """The effect of one dimension alone against its default.
+
+    `values` are places (`Dimension.place`), `means` the estimates there, and `errors` their standard errors.
+    """
 
     dimension: str
     values: tuple[float, ...]
@@ -99,7 +102,7 @@ class Surrogate:
 
     @property
     def noise(self) -> float:
-        """The variance of one run."""
+        """The variance of the score of one run."""
         return float(self._sizes[-1])
 
     def _kernel(self, left: Array, right: Array) -> Array:
@@ -116,7 +119,7 @@ class Surrogate:
         return contrast @ mean, contrast @ covariance @ contrast.T
 
     def slice_of(self, dimension: Dimension, values: Sequence[float | int | str | bool]) -> Slice:
-        """Return what the dimension does alone, with all others at their defaults."""
+        """Return what the dimension does alone, with all other dimensions at their defaults."""
         control = self._space.control
         points = [{**control, dimension.name: value} for value in values]
         mean, covariance = self.effects(points)
@@ -134,7 +137,10 @@ def encode(space: Space, points: Sequence[Point]) -> Array:
 
 
 def kernels(space: Space, left: Array, right: Array) -> list[Array]:
-    """Return similarities of points: for each dimension, for all dimensions jointly, and 1 or 0 for equality."""
+    """Return matrices of similarity between the points in `left` and `right`.
+
+    There is one for each dimension, one for all dimensions jointly, and one with 1 for equal points and 0 for others.
+    """
     each, apart = [], np.zeros((len(left), len(right)))
     for at, dimension in enumerate(space.dimensions):
         gap = np.abs(left[:, at][:, None] - right[:, at][None, :])

@@ -73,7 +73,7 @@ def settings_text(changes: Mapping[str, Scalar]) -> str:
 
 
 def progress_text(now: SearchProgress) -> str:
-    """Return where a search is after a trial: what is spent, the time left, and the best point."""
+    """Return where a search is after a trial: the time spent, the time left, and the best point."""
     lines = [f"{now.points} point{'s'[: now.points != 1]} in {now.visits} visits"]
     left_s = max(0.0, now.budget_s - now.spent_s)
     lines.append(f"{duration(now.spent_s)} spent, at most about {duration(left_s)} left")
@@ -126,7 +126,7 @@ def _front_text(found: SearchAnswer, width: int) -> str:
 
 
 def front_state(one: FrontPoint) -> str:
-    """Return what became of a point of the front, and why."""
+    """Return the state of a point of the front, and the reason if there is one."""
     if one.reason is None or one.state == "breaks a guard":
         return one.reason or one.state
     return f"{one.state}: {one.reason}"

@@ -47,7 +47,7 @@ def _arm(number: int, one: Candidate) -> TuneArm:
 
 
 def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | TuneReceipt:
-    """Return the next trial of a tuning after the trials `parts`, or the receipt if there is none."""
+    """Return the next trial of a tuning after the trials `parts`, or the receipt if no trial is left."""
     course = _course(question)
     try:
         following = next(course)

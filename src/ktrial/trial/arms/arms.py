@@ -76,13 +76,13 @@ class Arms:
 
     @property
     def change(self) -> object:
-        """What ktrial changed for the current arm; None if nothing. Compare it only with other values of `change`."""
+        """A value that identifies the changes for the current arm; None if there are none. Use it only to compare."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
-        """Leave the current arm and put this one in force, unless it already is.
+        """Leave the current arm and put `arm` in force, unless it is in force already.
 
-        Return the values that differ from those in the plans; if there are any, no arm is in force.
+        Return the values that have changed since the plans were made. If there are any, no arm is in force.
         """
         if arm == self._present:
             return ()
@@ -100,7 +100,7 @@ class Arms:
         return ()
 
     def plan_of(self, arm: str) -> Plan | None:
-        """Return the plan of an arm; None if it changes no setting."""
+        """Return the plan of an arm; None if the arm changes no setting."""
         return self._plans.get(arm)
 
     def _leave_for(self, arm: str) -> None:
@@ -108,9 +108,9 @@ class Arms:
         self.leave()
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Build what the next visit of this arm measures, varied by `number`; None if the arm has no build.
+        """Build what the next visit of `arm` measures, varied by `number`. Return None if the arm has no build.
 
-        Call it before the arm is put in force.
+        Call `renew` before `enter`.
         """
         return None
 
@@ -127,11 +127,11 @@ class Arms:
             raise ArmLost(said, hint="run `ktrial recover` to try again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return the values that are not as expected: neither as the current arm set them, nor as they were before."""
+        """Return values that somebody else changed, whether the current arm set them or must leave them unchanged."""
         return (*self._lost(), *self._changed_beside(self._present))
 
     def beside(self, arm: str | None) -> dict[str, str | None]:
-        """Return the files that this arm must leave unchanged, with their earlier texts."""
+        """Return the files that `arm` must leave unchanged, with the text of each file before the trial."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
         found = self._found.items()
@@ -189,7 +189,7 @@ class Arms:
 
 
 def refusal_of(applied: Applied) -> str | None:
-    """Return why an applied plan is not in force; None if it is."""
+    """Return why an applied plan is not in force; None if it is in force."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
         # A swap device that is set up differently counts as in force, but explains why the other steps were rolled
@@ -206,7 +206,7 @@ def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
 
 
 def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
-    """Apply and revert arms before anything is measured, until each setting was in force once.
+    """Apply and revert arms before anything is measured, until each setting has been in force once.
 
     Raise BadInput for a setting that the kernel refuses, BadRun if somebody else changes the machine meanwhile.
     """

@@ -62,7 +62,7 @@ def build_number(seed: int, block: int | None, arm: str) -> int:
 
 
 def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
-    """Return the build of each visit, void blocks included, if the log names it."""
+    """Return the build of each visit for which the log names a build, including visits of void blocks."""
     from ktrial.judge.model.log import ArmBuilt, ArmFound
 
     found: dict[Visit, str] = {}

@@ -34,7 +34,7 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """The parts of an arm besides its plan (commands, a scheduler, a build), and what carries them out.
+    """What the arms of a trial have besides plans (commands, a scheduler, a build), and what carries it out.
 
     `seat` serves arms with a scheduler, `site` serves arms that are built for each visit.
     """
@@ -48,7 +48,7 @@ class Beside(NamedTuple):
 
 
 class CommandedArms(Arms):
-    """Arms with commands. Commands run after the arm's settings are in force, and are undone before the settings."""
+    """Arms with commands. ktrial runs commands after it applies settings, and undoes them before it undoes settings."""
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
         super().__init__(root, plans, writer_of)
@@ -119,7 +119,7 @@ class CommandedArms(Arms):
         return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
 
     def failed(self) -> str | None:
-        """Return why the arm's scheduler was not in force all the time; None if it was, or if there is none."""
+        """Return why the arm's scheduler was not in force all the time; None if it was, or the arm has no scheduler."""
         return None if self._seat is None else self._seat.failed()
 
     def _run(self, arm: str, command: ArmCommand) -> None:
@@ -170,7 +170,7 @@ def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str],
 
 
 def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executor) -> None:
-    """Raise Refused if a check passes before its command has run: either the command or the check has no effect."""
+    """Raise Refused if a check passes before its command has run, because the check then proves nothing."""
     for arm, one in extras.items():
         for check in one.checks if one.commands else ():
             if check.passes and _failed(executor, check) is None:
@@ -227,7 +227,7 @@ class BuildSite:
         self._present: tuple[ArmBuild, SeenFile] | None = None
 
     def make(self, arm: str, build: ArmBuild, number: int) -> BuiltFile:
-        """Build the file. Raise ArmLost if the build fails or does not change the file."""
+        """Run the build and return the file. Raise ArmLost if the build fails or does not change the file."""
         self._present = None
         before = self._look(build.artefact)
         raw = self._executor.run(

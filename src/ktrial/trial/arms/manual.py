@@ -139,7 +139,7 @@ def _is_words(kind: FactKind) -> bool:
 
 
 class Look(NamedTuple):
-    """Whether a machine shows all signs of an arm. `told` lists the missing signs, `found` what the machine shows."""
+    """Whether a machine shows an arm's signs. `told` lists missing or unknown signs, `found` what the machine shows."""
 
     truth: Truth
     told: tuple[str, ...]
@@ -202,9 +202,9 @@ def _expectation_text(value: Expected) -> str:
 
 
 def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKind]) -> dict[str, Expected]:
-    """Return the facts that identify a control which nobody sets up.
+    """Return facts that identify a control that nobody sets up: the current values of the other arms' facts.
 
-    They are the current values of the other arms' facts. Raise BadInput for a fact that is unknown now.
+    Raise BadInput for a fact that is unknown now.
     """
     found: dict[str, Expected] = {}
     for name, wanted in _expected(trial):
@@ -234,10 +234,10 @@ def place_of(trial: TrialFile, arm: str) -> str:
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Return the names of everything that may change together with these facts.
+    """Return the names of everything that may change together with the facts in `signs`.
 
-    A fact about the kernel build implies all such facts, and `kernel.command_line` implies the boot parameters that it
-    names. Any other fact implies only itself.
+    A fact about the kernel implies all facts about the kernel, and `kernel.command_line` implies the boot parameters
+    that it names. Any other fact implies only itself.
     """
     found: list[str] = []
     for name, wanted in signs.items():

@@ -183,9 +183,9 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 
 def settle_before(trial: TrialFile, catalog: Catalog) -> float:
-    """Return the seconds that every visit may wait, before the machine's plans are known.
+    """Return the longest wait in seconds that a visit may need, before the machine's plans are known.
 
-    The wait may turn out shorter, because a plan changes nothing that is already in force.
+    The wait may turn out shorter, because a plan leaves out settings that are already in force.
     """
     names = [address.partition("@")[0] for arm in trial.full_arms.values() for address in arm.set]
     for arm in trial.full_arms.values():

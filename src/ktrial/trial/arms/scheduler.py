@@ -52,7 +52,7 @@ class SchedulerSeat:
         """Start the scheduler after `look`, unless a command of its arm has started it.
 
         Raise ArmLost if the scheduler never starts. If the kernel ejects the scheduler at once, or if it started in an
-        earlier visit and not in this one, raise nothing: `failed` returns the reason.
+        earlier visit and not in this one, raise nothing; `failed` then returns the reason.
         """
         if scheduler.argv:
             invocation = Invocation(
@@ -85,7 +85,7 @@ class SchedulerSeat:
         self._sequence = self._texts()[SEQUENCE]
 
     def failed(self) -> str | None:
-        """Return why the scheduler was not in force all the time; None if it was, or if there is none."""
+        """Return why the scheduler was not in force all the time; None if it was, or the arm has no scheduler."""
         if self._wanted is None:
             return None
         if self._lost is not None:

@@ -26,7 +26,7 @@ _STANDS = {"on": "y", "off": "n"}
 class KernelPlan(NamedTuple):
     """A kernel that ktrial can build.
 
-    `key` changes if any input of the build changes. `image` is its path if it is built already.
+    `key` changes if any input of the build changes. `image` is the path of its image if it is built already.
     `compiled` contains the properties of the compilation that an exact guest cannot measure.
     """
 
@@ -103,7 +103,7 @@ def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
 def built_images(
     plans: Mapping[str, KernelPlan], workshop: KernelBuilder, say: Callable[[str], None]
 ) -> dict[str, str]:
-    """Build the missing kernels one by one. Return all images by key."""
+    """Build the missing kernels one by one. Return the paths of all images by key."""
     found = {plan.key: plan.image for plan in plans.values() if plan.image is not None}
     missing: dict[str, tuple[str, KernelPlan]] = {}
     for name, plan in plans.items():
@@ -130,7 +130,7 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
 
 
 def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
-    """Return the plan as it is after the kernel was built.
+    """Return the plan for a kernel that was built with `symbols`.
 
     A requested Kconfig symbol that this kernel already has counts as in force, not as refused.
     """

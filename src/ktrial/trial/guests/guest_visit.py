@@ -32,7 +32,7 @@ SEED = "seed"
 
 
 class GuestTask(NamedTuple):
-    """One run: a benchmark with its parameters, including the seed if it takes one."""
+    """One run: a benchmark with its parameters, including the seed if the benchmark takes a seed."""
 
     task: Task
     invocation: Invocation
@@ -69,7 +69,7 @@ def job_of(
     shape: Shape,
     tools: Mapping[str, str],
 ) -> tuple[Job, dict[str, bytes]]:
-    """Return the guest's job and the files that the guest needs; `tools` maps programs to their paths here."""
+    """Return the guest's job and files; `tools` maps programs to their paths on this machine."""
     settings: list[dict[str, Any]] = [{"id": _FACTS, "do": "facts", "only": ["boot.id", "kernel.release"]}]
     if not plan.empty:
         settings.append({"id": _APPLY, "do": "apply", "plan": wire_plan(plan, {"kind": "keep"})})
@@ -110,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 
 def load_of(invocation: Invocation) -> AgentLoad:
-    """Return the agent's own load. Call this only for a benchmark that is a load of the agent."""
+    """Return the load that an invocation asks of the agent. Call this only for an invocation with a load."""
     assert invocation.load is not None, "whatever is not a load is a program"
     return invocation.load
 

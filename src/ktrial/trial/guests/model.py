@@ -27,7 +27,7 @@ Kernel = str | KernelRecipe
 
 
 def kernel_of(trial: TrialFile, arm: ArmFile) -> Kernel:
-    """Return the word for an arm's kernel, or its recipe. Raise BadInput if nothing names the sources."""
+    """Return the name of an arm's kernel, or the recipe to build it. Raise BadInput if nothing names the sources."""
     assert trial.guest is not None, "only trials in guests have kernels"
     usual, own = trial.guest.kernel, arm.kernel
     if not isinstance(own, KernelChange):
@@ -58,7 +58,7 @@ _ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manua
 
 
 def check_guest_trial(trial: TrialFile) -> None:
-    """Raise BadInput if a trial mixes features of guests with features of machines."""
+    """Raise BadInput if a guest trial uses features that guests lack, or describes an impossible guest."""
     guest = trial.guest
     if guest is None:
         return
@@ -115,7 +115,7 @@ def _check_words(where: str, words: tuple[str, ...]) -> None:
 
 
 def shape_of(guest: GuestFile) -> Shape:
-    """Return the virtual machine of all arms. Raise BadInput for an impossible one."""
+    """Return the virtual machine that all arms use. Raise BadInput if it is impossible."""
     try:
         memory_bytes = int(parse_quantity(guest.memory, "bytes"))
     except ValueError as error:
@@ -140,7 +140,7 @@ def shape_of(guest: GuestFile) -> Shape:
 def place_of(
     trial: TrialFile, arm: ArmFile, kernel: str, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()
 ) -> GuestPlace:
-    """Return the place at which an arm's visits run; `kernel` is the word for its kernel."""
+    """Return the place at which an arm's visits run; `kernel` names the arm's kernel."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
     return GuestPlace(

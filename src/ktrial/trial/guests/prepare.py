@@ -78,7 +78,7 @@ Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 
 
 class GuestMeans(NamedTuple):
-    """Everything that guest trials need: a lab that boots guests, a scout that opens one, and each arm's kernel."""
+    """Everything that guest trials need: a lab that boots guests, a scout that opens a guest, and each arm's kernel."""
 
     lab: GuestLab
     scout: Scout
@@ -208,7 +208,7 @@ def _is_own(task: Task) -> bool:
 
 
 def find_named_kernels(file: TrialFile, lab: GuestLab) -> dict[str, str]:
-    """Return the word for the kernel of each arm that names one. The error for a missing kernel names the arm."""
+    """Return the kernel of each arm that names a kernel. The error for a missing kernel names the arm."""
     found = {}
     for name, arm in file.full_arms.items():
         kernel = kernel_of(file, arm)
@@ -306,7 +306,7 @@ def plans_in_guests(
     plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]],
     tools: tuple[str, ...] = (),
 ) -> dict[str, Plan]:
-    """Return each arm's plan, made in a guest with its kernel (from `words`) and command line.
+    """Return each arm's plan, made in a guest with the arm's kernel (from `words`) and command line.
 
     `tools` are programs that arms may need in the guest.
     """
@@ -324,7 +324,7 @@ def plans_in_guests(
 
 
 def refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
-    """Raise BadInput for a word that the kernel reports as unknown; its arm would be a placebo."""
+    """Raise BadInput for a kernel argument that the kernel does not know, because its arm would be a placebo."""
     said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
     unknown = {word for match in said if match is not None for word in match[1].split()}
     found = [word for word in place.shape.append if word in unknown]
@@ -377,5 +377,5 @@ def _kernel_identity(kernel: KernelFound) -> str:
 def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
-    """Return the control's values of everything that the arms change, and the identity of its kernel."""
+    """Return the control's values of everything that the arms change, and the identity of the control's kernel."""
     return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}

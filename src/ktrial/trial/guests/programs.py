@@ -55,7 +55,7 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """Return the programs to find on this machine: those that guests need, and package managers that install them."""
+    """Return the programs to find on this machine: programs for guests, and package managers to install them."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None
@@ -74,7 +74,7 @@ def needs_root(invocation: Invocation) -> bool:
 
 
 def environment_of(invocation: Invocation) -> dict[str, str]:
-    """Return the whole environment of a program, with the placeholder for its folder."""
+    """Return all environment variables of a program; DIRECTORY stands for the folder of the run."""
     return {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment} if invocation.argv else {}
 
 

@@ -18,7 +18,7 @@ Level = Literal[2, 3]
 class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The changes of an arm's kernel relative to the kernel of `[guest]`.
 
-    `fragments` and `patches` are added to those of `[guest]`. `set` overrides symbols. All other fields replace the
+    `fragments` and `patches` extend the same fields of `[guest]`. `set` overrides symbols. All other fields replace the
     same fields of `[guest]`.
     """
 

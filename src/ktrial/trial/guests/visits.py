@@ -111,7 +111,7 @@ class GuestVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return False: a trial in guests has no time limit."""
+        """Return False, because a trial in guests has no time limit."""
         return False
 
     def end(self) -> None: ...

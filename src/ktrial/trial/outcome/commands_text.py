@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a comparison of commands: the times of each command, and a summary that names the faster one."""
+"""Shows a comparison of commands: the times of each command, and a summary that names the faster command."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _times_of(
 
 
 def summary_lines(found: Comparison, *, reasons: bool = True, role: Role = "primary") -> list[str]:
-    """Return a sentence for each command after the first, which compares it with the first."""
+    """Return a sentence for each command after the first, which compares the command with the first command."""
     called = commands_of(found)
     return [
         _sentence(one if reasons else msgspec.structs.replace(one, why=""), outcome, called)

@@ -235,7 +235,7 @@ class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
 def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
     """Return the outcomes by `benchmark.outcome`.
 
-    The benchmark declares them; a command has the outcomes in its run records.
+    A benchmark declares its outcomes; the outcomes of a command are in its run records.
     """
     found: dict[str, Outcome] = {}
     for record in records:
@@ -322,7 +322,7 @@ def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
 
 
 def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:
-    """Sort outcomes by role, the primary one first; a log doesn't keep their order."""
+    """Sort outcomes by role, the primary outcome first, because a log does not keep their order."""
     return tuple(sorted(outcomes, key=lambda one: (_ROLES.index(one.role), one.name)))
 
 

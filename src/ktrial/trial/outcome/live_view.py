@@ -147,7 +147,7 @@ def _figures(judged: OutcomeJudgement | None, rule: OutcomeRule) -> tuple[str, s
 
 
 def effect_figures(effect: Effect, rule: OutcomeRule) -> str:
-    """Return `+4.9 % to +7.2 %` of the measured value, or only the estimate without an interval or a ratio."""
+    """Return the change of the measured value, such as `+4.9 % to +7.2 %`; without an interval, the estimate."""
     if effect.scale != "log":
         return f"{effect.estimate:+.3g}"
     if effect.low is None or effect.high is None:

@@ -19,7 +19,7 @@ from ktrial.trial.protocol.forecast import forecast_of
 
 
 class ProfileState(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored noise profile. `stale` states why trials no longer use it; it is empty if they do.
+    """A stored noise profile. `stale` states why trials no longer use it; it is empty if trials use it.
 
     ktrial notices a tool's new version only when a trial asks the tool for its version.
     """

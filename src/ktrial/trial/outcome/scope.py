@@ -117,7 +117,7 @@ def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[F
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield the runs of a manual trial whose log does not show that their arm was in force, each with the reason."""
+    """Yield each run of a manual trial for which the log does not show that its arm was in force, with the reason."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:

@@ -19,7 +19,7 @@ def judgement_of(log: Sequence[Event]) -> Judgement:
 
 
 def failures_in(log: Sequence[Event]) -> dict[str, list[str]]:
-    """Return why runs of blocks failed, by arm."""
+    """Return the reasons of failed runs by arm. Warm-up runs do not count."""
     found: dict[str, list[str]] = {}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and event.failure is not None:
@@ -35,7 +35,7 @@ def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
 
 
 def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
-    """Raise an error if this trial cannot be extended to this many blocks."""
+    """Raise BadInput or Refused if this trial cannot be extended to `blocks` blocks."""
     protocol, judgement = protocol_in(log), judgement_of(log)
     if judgement.next.action != "stop":
         raise BadInput(f"cannot extend {name}: it is not over", hint=f"run `ktrial trial resume {name}`")

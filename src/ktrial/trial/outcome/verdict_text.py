@@ -187,7 +187,7 @@ def _next_commands(found: Comparison, trial: ToldTrial) -> Iterator[tuple[str, s
 
 
 def arm_words(arm: ToldArm) -> str:
-    """Return the settings that an arm did not change: those that were already in force, and skipped ones."""
+    """Return the settings that an arm did not change, because they were in force already or were skipped."""
     refused = [f"{name}: {reason}" for name, reason in arm.refused.items()]
     parts = {"in force already": _first_of(arm.same, ", "), "skipped": _first_of(refused, "; ")}
     return "; ".join(f"{what}: {told}" for what, told in parts.items() if told)

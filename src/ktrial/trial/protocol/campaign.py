@@ -2,7 +2,7 @@
 """Campaigns: many decisions to keep or revert, one after the other, that share one error rate.
 
 Each decision is a trial of two arms. A campaign of N decisions judges each at an error rate of 0.05/N. All false keeps
-together are therefore as rare as in a single trial, although each decision depends on earlier ones.
+together are therefore as rare as in a single trial, although each decision depends on earlier decisions.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]*\.(service|socket|timer|path)
 
 
 class CommandFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`run` makes a change and ends, `undo` reverts the change, and `check` has status 0 while it is in force."""
+    """`run` makes a change and ends, `undo` reverts it, and `check` has status 0 while the change is in force."""
 
     run: tuple[str, ...]
     undo: tuple[str, ...]
@@ -69,7 +69,7 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def text(self) -> str:
-        """The command that starts the scheduler, with its mode of scx_loader if it has one."""
+        """The command that starts the scheduler, and the mode for scx_loader, if any."""
         return f"{shlex.join(self.run)}, mode {self.mode} of scx_loader" if self.mode else shlex.join(self.run)
 
 
@@ -104,14 +104,14 @@ def check_arm_changes(
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration of a trial.
 
-    `set` contains settings, `profile` one profile or several. `environment` and `parameters` extend the benchmark's.
-    `command` and `prepare` replace the trial's.
+    `set` contains settings, `profile` one profile or several. `environment` and `parameters` extend the variables and
+    parameters of the benchmark. `command` and `prepare` replace the same keys of the trial.
 
     `commands` run when ktrial puts the arm in force, and their undo commands when it leaves the arm. `service` is the
-    state of a systemd unit, `sched_ext` a scheduler that runs meanwhile, and `build` builds the measured program for
-    every visit. A placebo changes nothing. `manual` tells a person how to set up the arm; `expect` contains the facts
-    that then identify it. `kernel` names the arm's kernel, or in guests the changes of its kernel, and `boot` contains
-    its kernel arguments; without guests, ktrial boots this machine for them.
+    state of a systemd unit and `sched_ext` a scheduler, both while the arm is in force. `build` builds the measured
+    program for every visit. A placebo changes nothing. `manual` tells a person how to set up the arm; `expect` contains
+    the facts that then identify the arm. `kernel` names the arm's kernel, or in guests the changes of the kernel, and
+    `boot` contains kernel arguments; without guests, ktrial boots this machine with both.
     """
 
     set: Mapping[str, Value] = {}
@@ -182,7 +182,7 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     `kernel` is the kernel of arms that name none, or the recipe for all arms. `boot` contains kernel arguments for
     every boot. The guest loads `modules` first. In each boot every benchmark runs once for each of the `workloads`,
-    which are seeds if the benchmark takes one. A boot that takes longer than `limit` has failed.
+    which are seeds if the benchmark takes a seed. A boot that takes longer than `limit` has failed.
     """
 
     mode: Mode = "exact"
@@ -204,10 +204,10 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     arm has `warm_ups` runs. With `ignore_failure` the exit status of the command does not matter. All arms have the
     variables of `environment`; an arm's own variables override them. `primary`, `secondary` and the keys of `guards`
     are `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` describes the
-    control: the unchanged machine, or a generated profile. A trial of a `campaign` shares its error rate with the
-    others. `ktrial blame`, `search` and `tune` write `part`, the question to which this trial belongs. `ktrial blame`
-    also writes `screen`, which makes the trial look for the responsible setting. `ktrial search` writes `race`, which
-    makes the trial choose from many arms, and `front`: secondary outcomes that count like the primary one. With `guest`
+    control: the unchanged machine, or a generated profile. The trials of a `campaign` share one error rate.
+    `ktrial blame`, `search` and `tune` write `part`, the question to which this trial belongs. `ktrial blame` also
+    writes `screen`, which makes the trial look for the responsible setting. `ktrial search` writes `race`, which makes
+    the trial choose from many arms, and `front`: secondary outcomes that count like the primary outcome. With `guest`
     the visits are boots of guests, and the arms may be kernels. The machine `load_from` sends the load to the server of
     each benchmark, at `load_address`. With `live` the runs are periods of live work, and the trial measures no suite
     and no command.
@@ -314,7 +314,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def sha256(self) -> str:
-        """The hash of the whole file; every edit changes it."""
+        """The hash of all values in the file; comments do not change it."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
 
@@ -336,7 +336,7 @@ class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.temperature_c is None and self.memory_pressure_share is None
 
     def passed(self, temperature_c: float | None, pressure_share: float | None) -> str | None:
-        """Return the exceeded limit and the value that exceeds it; None if there is none, or values are unknown."""
+        """Return which value exceeds which limit; None if no known value exceeds a limit."""
         if _is_above(temperature_c, self.temperature_c):
             return f"the temperature is {temperature_c:.1f} °C (limit {self.temperature_c:g} °C)"
         if _is_above(pressure_share, self.memory_pressure_share):

@@ -87,7 +87,7 @@ def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> T
 
 
 def trial_seconds(protocol: Protocol, run_s: float | None, settle_s: float, blocks: int | None = None) -> float | None:
-    """Return how long this many blocks (by default all) take with the warm-up; None if unknown."""
+    """Return how long the warm-up and `blocks` blocks take, by default all blocks up to the cap; None if unknown."""
     blocks = protocol.cap if blocks is None else blocks
     if run_s is None or blocks is None:
         return None

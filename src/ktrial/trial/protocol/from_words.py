@@ -42,7 +42,7 @@ def arms_of(
 ) -> dict[str, ArmFile]:
     """Return the control and the arms: one arm of all words, or one for each combination of listed values.
 
-    zram algorithms are compared with the first algorithm. Compared with no zram they would all show the same effect.
+    The control of zram algorithms has the first algorithm. Compared with no zram, all would show the same effect.
     """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values: dict[str, tuple[str, ...]] = {}
@@ -144,7 +144,7 @@ def _short(address: str) -> str:
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:
-    """Return a suite that can measure these settings. Raise BadInput if none is known."""
+    """Return a suite that can measure these settings. Raise BadInput if ktrial knows no suite for them."""
     for knob in _knobs(words, catalog):
         found = next((suite for pattern, suite in SUITES.items() if fnmatchcase(knob, pattern)), None)
         if found is not None:

@@ -33,12 +33,12 @@ class QuietHours(msgspec.Struct, frozen=True):
     end: int
 
     def left_s(self, second_of_day: float) -> float:
-        """Return the seconds until these hours end; 0 outside of them."""
+        """Return the seconds until the quiet hours end; 0 outside of the quiet hours."""
         inside = (second_of_day - 60 * self.begin) % DAY_S
         return max(0.0, self.length_s - inside)
 
     def until_s(self, second_of_day: float) -> float:
-        """Return the seconds until these hours begin next; 0 within them."""
+        """Return the seconds until the quiet hours begin; 0 within the quiet hours."""
         return 0.0 if self.left_s(second_of_day) else (60 * self.begin - second_of_day) % DAY_S
 
     @property
@@ -51,8 +51,8 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `metrics` are read from sources; the first metric is primary unless `primary` names another. `covariates` are read
     too and explain noise; with `adjust`, the verdict is at equal covariates. The trial ends as soon as a metric of
-    `guards` is worse by more than its share. A metric of `limits` ends the trial when it passes a number in its own
-    unit.
+    `guards` is worse by more than its share. `limits` sets limits in the units of the metrics; the trial ends when
+    a metric passes its limit.
 
     After a switch ktrial ignores the time `washout` and then watches for `period`. Without `period`, a pilot plans the
     missing times; if only `washout` is missing, the settings and sources decide. ktrial reads every source at the
@@ -85,7 +85,7 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def covariate_names(self) -> tuple[str, ...]:
-        """The names of the covariates: each is the start of the covariate's text."""
+        """The name of each covariate: its text before the first colon."""
         return tuple(text.partition(":")[0] for text in self.covariates)
 
     @property

@@ -52,7 +52,7 @@ def profile_key(
 
 
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
-    """Return the newest profile that is valid under these conditions now; None if there is none."""
+    """Return the newest profile that is valid under these conditions now; None if no profile is valid."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
 
 
@@ -118,7 +118,7 @@ def profile_of(
 ) -> NoiseProfile:
     """Return the profile from a pilot's log.
 
-    For each outcome, the profile contains the second visit's score minus the first visit's in each block. Raise
+    For each outcome and block, the profile contains the second visit's score minus the first visit's score. Raise
     KtrialError if the pilot has too few blocks with the primary outcome.
     """
     from ktrial.judge.collect_log import collect, visit_scores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a written protocol into the judge's: a rule for every outcome, the cap and the seed."""
+"""Turns a written protocol into the judge's protocol: a rule for every outcome, the cap and the seed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def outcome_around(name: str) -> Outcome | None:
 
 
 def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[OutcomeCandidate, ...]:
-    """Return all outcomes as `benchmark.outcome`: those of benchmarks, and those that ktrial measures around runs."""
+    """Return all outcomes of each task as `benchmark.outcome`, including outcomes that ktrial measures around runs."""
     return tuple(
         OutcomeCandidate(f"{task.label}.{outcome.name}", outcome)
         for task in tasks

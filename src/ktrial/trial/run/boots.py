@@ -23,7 +23,7 @@ def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
 
 
 def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None) -> None:
-    """Raise Refused if this boot already had a visit other than the one that is due."""
+    """Raise Refused if this boot already had a visit other than the due visit."""
     if not due.new_boot:
         return
     if boot_id is None:
@@ -39,7 +39,7 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
     """Return the event that makes a block with an unfinished visit void; None if there is none.
 
-    The boot of that visit is over, so the missing runs can no longer be made. Without a boot id any unfinished visit
+    The boot of that visit is over, and the missing runs can no longer be made. Without a boot id any unfinished visit
     counts, because its guest is gone or its program must be built again.
     """
     protocol = protocol_in(log)

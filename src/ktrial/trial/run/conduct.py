@@ -61,9 +61,9 @@ def changed_arm(stored: StoredTrial, ready: Prepared) -> str | None:
 
 
 class Planned(NamedTuple):
-    """The protocol for the judge, and how long the trial takes to its cap; null if unknown.
+    """The protocol for the judge. `cap_s` is how long the trial takes to its cap, null if unknown.
 
-    With a noise profile, it also contains what the trial can detect.
+    `forecast` says what the trial can detect; it is null without a noise profile.
     """
 
     protocol: Protocol
@@ -82,7 +82,7 @@ def planned(
 ) -> Planned:
     """Return the plan of a trial. With `profile`, ktrial plans from this machine's noise.
 
-    It measures the noise first if no profile is stored and the trial is long enough to be worth it. Without a noise
+    ktrial measures the noise first if no profile is stored and the trial is long enough for that. Without a noise
     profile the cap is the budget. `run_s` is the approximate time of a run, if known.
     """
     gates = order_of(ready).gates
@@ -124,9 +124,9 @@ def measure_noise(  # noqa: PLR0913 (everything that it needs from outside)
     fresh: bool = False,
     is_alone: bool = False,
 ) -> NoiseProfile:
-    """Measure and store the noise of the control. Continue an interrupted measurement, except with `fresh`.
+    """Measure and store the noise of the control. Continue an interrupted measurement unless `fresh` is true.
 
-    The trial of `protocol` follows, except with `is_alone`.
+    `is_alone` means that the trial of `protocol` does not follow.
     """
     key = profile_key_of(ready, rig, protocol)
     plan = noise.plan_of(key, protocol.primary, ready.facts.value("boot.id"))
@@ -280,7 +280,7 @@ def carry_on(
 ) -> CarriedOut:
     """Run the trial from its current state until it ends or somebody interrupts it.
 
-    With a `turn` it makes only the visits of the turn. With `unattended`, the machine makes the visits by itself.
+    With a `turn`, make only the visits of the turn. With `unattended`, the machine makes the visits by itself.
     """
 
     def visits_of(standing: Standing) -> VisitMaker:

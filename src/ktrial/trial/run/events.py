@@ -19,8 +19,8 @@ from ktrial.trial.record import ArmSettings
 class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="noise-began"):
     """The measurement of a noise profile begins: blocks of two equal arms.
 
-    `done` blocks are over already. `expected_s` estimates the time of the others; null if there is no estimate yet. A
-    trial of at most `trial_visits` visits comes afterwards.
+    `done` blocks are over already. `expected_s` estimates the time of the other blocks; null if there is no estimate
+    yet. A trial of at most `trial_visits` visits comes afterwards.
     """
 
     blocks: int
@@ -76,7 +76,7 @@ class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class ArmInForce(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="arm-in-force"):
-    """An arm has come into force for a visit. It must not be shown to a person during the visit."""
+    """An arm has come into force for a visit. The arm stays hidden from people during the visit."""
 
     block: int | None
     arm: str
@@ -89,7 +89,7 @@ class VisitWaits(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class VisitEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit"):
-    """A visit is over. `failure` is why it gave no measurement, `void` is why its block does not count."""
+    """A visit is over. `failure` states why the visit gave no measurement, `void` why its block does not count."""
 
     block: int | None
     record: RunRecord

@@ -30,7 +30,7 @@ _SHORTEST_S = 0.5
 
 
 class SafetyWatch:
-    """Compares the machine with the limits at each `check`. It needs a separate sampling."""
+    """Compares the machine with the limits at each `check`. Nothing else may use its sampling."""
 
     def __init__(self, limits: SafetyLimits, sampling: Sampling) -> None:
         self._limits = limits
@@ -116,7 +116,7 @@ def _source(machine: Machine, catalog: Catalog, drift: ArmDrift) -> str | None:
 
 
 def recover(world: TrialWorld, session: Machine) -> None:
-    """Undo what a killed ktrial left in force, if this session may, so that the trial finds the original values."""
+    """If `session` has root, undo what a killed ktrial left in force, so that the trial finds the original values."""
     if not session.is_root:
         return
     if not any(one.state == UNFINISHED for one in status(session).transactions):
@@ -130,7 +130,7 @@ def recover(world: TrialWorld, session: Machine) -> None:
 
 @contextmanager
 def limits_watched(world: TrialWorld, file: TrialFile) -> Iterator[None]:
-    """Check the protocol's limits once a second during all waits."""
+    """Check the protocol's limits about once a second during all waits."""
     if file.safety.none:
         yield
         return

@@ -99,7 +99,7 @@ class VisitMaker(Port):
         """Make the missing visits of a block, in order. Return False if a visit cannot be made now."""
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return whether too little time is left for this step; if so, end the log."""
+        """Return whether too little time is left for this step, and end the log in this case."""
 
     def end(self) -> None:
         """Clean up after the last visit. When this returns or raises, the machine is restored."""

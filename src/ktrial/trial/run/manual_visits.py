@@ -84,7 +84,7 @@ def with_signs_of_control(
 ) -> dict[str, ArmSettings]:
     """Return the arms with the facts that identify the control, read before the first run.
 
-    Raise Refused if the machine is set up as another arm, or not as a control that a person sets up.
+    Raise Refused if the machine must be set up as the control now, but is not.
     """
     control = file.control
     settings = dict(arms)
@@ -148,7 +148,7 @@ def recognise(
 
 
 def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunRecord], facts: FactBook) -> None:
-    """Raise Refused if earlier visits of the arm ran on another kernel, because it would not be the same arm.
+    """Raise Refused if earlier visits of the arm ran on another kernel, because an arm has only one kernel.
 
     Builds of one kernel may differ in their release; then the expected facts identify the arm.
     """
@@ -177,7 +177,7 @@ def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
 
 
 def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -> str | None:
-    """Return the first arm whose settings differ from those at the start of the trial; None if there is none."""
+    """Return the first arm whose settings have changed since the start of the trial; None if there is none."""
     for name, arm in now.items():
         kept = stored.arms[name]
         again = msgspec.structs.replace(arm, expect=kept.expect)
@@ -209,7 +209,7 @@ class VisitTurn:
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Return the runs per visit: the protocol's number, or as many as are worth a boot (1 if visits share a boot)."""
+    """Return the runs per visit: the protocol's number, or as many as make a boot worthwhile (1 without boots)."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":

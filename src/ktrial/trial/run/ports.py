@@ -22,7 +22,7 @@ class TrialRuns(RunStore, Protocol):
     """A run store that can also reopen a session."""
 
     def of_session(self, name: str) -> Earlier | None:
-        """Return a session's content, to continue it; None while another process of ktrial measures it."""
+        """Return a session to continue; None while another process of ktrial measures it."""
 
 
 class Trials(TrialStore, Protocol):
@@ -67,7 +67,7 @@ class TrialWorld(RunWorld, Protocol):
         """Whether each run waits until nobody and nothing else uses the machine."""
 
     def best_session(self, purpose: str) -> Machine:
-        """Return a root session if one is available without a prompt, otherwise the user's session."""
+        """Return a root session if ktrial can open it without a prompt, otherwise the user's session."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
         """Return a separate sampling of these sources only."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks and seconds to the cap, and to the block that will probably be the last one (`stop`). Null if unknown."""
+    """The cap, the block that will probably be the last (`stop`), and the seconds to each; null if unknown."""
 
     cap: int | None
     stop: int | None
@@ -148,7 +148,7 @@ class TrialProgress:
         self._has_told_time = rules and cap_s is not None
 
     def scroll_on(self) -> None:
-        """Leave the picture in place and draw below it from now on: another program writes to the terminal."""
+        """Leave the picture in place and draw below it from now on, because another program writes to the terminal."""
         self._live, self._drawn_s = _lines_of_stderr(), None
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:

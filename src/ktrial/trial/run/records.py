@@ -20,7 +20,7 @@ INPUT = "input during the run"
 
 
 def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
-    """Return the first readings of a visit; None for warm-ups, or if no run has any."""
+    """Return the first readings of a visit; None for warm-ups, or if no run has readings."""
     for record in records:
         place = record.trial
         if place is not None and place.block is not None and (readings := readings_of(record)):
@@ -42,7 +42,7 @@ def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure
 
 
 def covariates_of(records: Iterable[RunRecord]) -> dict[str, float]:
-    """Return the covariates for which these periods of live work have a value."""
+    """Return the covariates of periods of live work. Leave out covariates without a value."""
     found = [record.details.get("covariates", {}) for record in records if record.tool == LIVE]
     return {name: value for one in found for name, value in one.items() if value is not None}
 

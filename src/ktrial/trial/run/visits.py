@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The visits of a trial on this machine.
 
-Each puts its arm in force, lets the machine settle, and runs every benchmark.
+Each visit puts its arm in force, lets the machine settle, and runs every benchmark.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialPace:
-    """Estimates how long visits take: each waits `settle_s` and then makes `runs_per_visit` runs."""
+    """Estimates how long visits take. Each visit waits `settle_s` and then makes `runs_per_visit` runs."""
 
     def __init__(self, settle_s: float, runs_per_visit: int) -> None:
         self._settle_s = settle_s
@@ -75,7 +75,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """Estimate how long this many blocks take if `done` runs of the first are over; None before the first run."""
+        """Estimate how long `blocks` blocks take after `done` runs of the first block; None before the first run."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
@@ -134,11 +134,11 @@ class MachineVisits:
         self._warm_up_commands()
 
     def can_make(self, visit: Visit) -> bool:
-        """Return whether the visit's arm is in force; True unless a person sets up the arms."""
+        """Return whether the visit's arm is in force; always True if ktrial itself sets up the arms."""
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the visits in order, until one makes the block void. Return False if a visit cannot be made now."""
+        """Make the visits in order, until a visit makes the block void. Return False if a visit cannot be made now."""
         self._blocks_left = blocks_left
         for visit in visits:
             if not self.can_make(visit):
@@ -151,7 +151,7 @@ class MachineVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return whether too little time is left for another block. Raise BadInput if not even one fits."""
+        """Return whether too little time is left for another block. Raise BadInput if not even the first block fits."""
         if self._time_s is None or step.drawn or self.pace.run_s is None:
             return False
         spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9

@@ -42,7 +42,7 @@ class PlanState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStates(msgspec.Struct, frozen=True, kw_only=True):
-    """The plans on a machine, the oldest first, and the token of the newest plan that it ever had."""
+    """The plans on a machine, the oldest first, and the token of the newest plan that the machine ever had."""
 
     token: int
     running: str | None
@@ -62,8 +62,8 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 class Turn(NamedTuple):
     """One step of an unattended trial, which pauses as soon as the machine has its next blocks.
 
-    The tokens of its plans are above `fence`, which distinguishes coordinators. A live trial has no plans: it runs as
-    long as a coordinator holds the lease of its `fleet` with this fence.
+    `fence` distinguishes coordinators: a newer coordinator has a higher fence, and its plans have higher tokens. A live
+    trial has no plans. It runs as long as a coordinator holds the lease of its `fleet` with this fence.
     """
 
     fence: int | None = None
@@ -134,7 +134,7 @@ class Carrier:
         self._root.request("unattended-start", plan=text.decode(), sha256=hashlib.sha256(text).hexdigest())
 
     def follow(self, plan: UnattendedPlan, expected_s: float, tell: Callable[[int], None]) -> Fetched:
-        """Wait until a plan that was started is over; `tell` gets the number of finished visits.
+        """Wait until a started plan is over, and return it with its log; `tell` gets the number of finished visits.
 
         After an interruption, stop the plan, which restores the machine.
         """

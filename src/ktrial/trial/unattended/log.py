@@ -51,7 +51,7 @@ class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="r
 
 
 class PlanAnswer(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
-    """An answer to a request. `fields` are the fields of the request if it only reads."""
+    """An answer to a request. `fields` are the fields of the request if the request only reads."""
 
     by: Literal["root", "user", "sampler"]
     do: str
@@ -88,7 +88,7 @@ _LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 class MadeVisit(NamedTuple):
-    """A visit that is over: its line in the log, the answers before its first run, and the answers of each run."""
+    """A visit that is over. `before`, `runs` and `after` are the answers before, during and after its runs."""
 
     begun: PlanBegun
     visit: VisitMade

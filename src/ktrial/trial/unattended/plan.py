@@ -158,9 +158,9 @@ def _beyond(what: str, step: str | None = None) -> Refused:
 
 
 def refuse_shape(names: Sequence[tuple[str, bool]]) -> None:
-    """Raise Refused for the first part of the trial that a plan cannot carry.
+    """Raise Refused for the first part in `names` that the trial has, because a plan cannot carry it.
 
-    `names` pairs each such part with whether the trial has it.
+    `names` pairs each part with whether the trial has it.
     """
     for what, has_it in names:
         if has_it:

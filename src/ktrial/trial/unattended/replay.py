@@ -185,7 +185,7 @@ class LogClock:
 
 
 class LogExecutor:
-    """Runs nothing: returns the output of each command of a plan. Implements `bench.run.make_run.Carries`."""
+    """Returns the logged output of a plan's commands, and runs nothing. Implements `bench.run.make_run.Carries`."""
 
     def __init__(self, answers: Answers, executor: AgentExecutor, folders: PlanFolders) -> None:
         self._folders = folders

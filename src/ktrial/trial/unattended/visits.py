@@ -157,7 +157,7 @@ class UnattendedVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the visits in order, until one makes the block void. Return False if the machine makes them later."""
+        """Make the visits in order, until a visit voids the block. Return False if the machine makes visits later."""
         for at, visit in enumerate(visits):
             if self._find(visit) is None:
                 self._look_for_left()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One boot attempt: its entry beside the default one, the obstacles, and how it ended."""
+"""Trial boots: their entries, the obstacles to them, and how they ended."""

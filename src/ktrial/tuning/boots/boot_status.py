@@ -45,7 +45,7 @@ class AttemptEntry(msgspec.Struct, frozen=True):
 class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the agent's boot log: what happened to an entry, why, and the last lines of the kernel's log.
 
-    `at` is Unix time in seconds. `transaction` is None in a log that does not name it.
+    `at` is Unix time in seconds. `transaction` is None if the log does not name it.
     """
 
     event: EventKind
@@ -82,7 +82,7 @@ class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_trial(self) -> bool:
-        """Whether a boot of a trial is prepared or running; a trial's entries have the names of its arms."""
+        """Return whether a boot of a trial is prepared or running; a trial's entries have the names of its arms."""
         names = [one.id for one in self.entries]
         return any(is_arm(name) for name in (*names, self.running) if name is not None)
 
@@ -124,7 +124,7 @@ def is_being_checked(status: BootStatus) -> bool:
 
 
 def last_attempt(status: BootStatus) -> tuple[BootState, BootEvent] | None:
-    """Return how the newest boot in the log ended, and the event that shows it; None if the log is empty."""
+    """Return the newest outcome of a boot in the log, and the event that shows it; None if the log has no outcome."""
     at = next((at for at in reversed(range(len(status.events))) if status.events[at].event in _ENDS), None)
     return None if at is None else (_ending(status.events, at), status.events[at])
 

@@ -44,7 +44,7 @@ class TrialTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_text(plan: BootPlan, terms: TrialTerms, obstacles: Iterable[Obstacle], *, width: int) -> str:
-    """Return what the trial boot will do and how the machine comes back."""
+    """Return a text that shows what the trial boot will do and how the machine comes back."""
     loader = _LOADERS[plan.loader]
     what = f"{loader} gets one more entry, in {plan.path}, and boots it once."
     if plan.loader == "kexec":
@@ -174,9 +174,9 @@ _OF_TRIALS: dict[BootState, str] = {
 
 
 def status_text(status: BootStatus, *, width: int, trials: Mapping[int, str] | None = None) -> str:
-    """Return the state of the trial boot: its entry, what happened, the last log lines, and the next step.
+    """Return a text on the trial boot: its state, its entry, what happened, the last log lines, and the next step.
 
-    `trials` are the names of trials by the transactions that have prepared their boots.
+    `trials` maps each transaction that prepared boots of a trial to the trial's name.
     """
     trials = trials or {}
     state, event = state_of(status)

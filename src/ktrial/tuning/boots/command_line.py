@@ -11,7 +11,7 @@ import msgspec
 from ktrial.kit.errors import BadInput, Contradiction, Refused, nearest
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.lasting.boot_words import may_weaken, weakens
-from ktrial.tuning.lasting.model import Guarded
+from ktrial.tuning.lasting.model import GuardedWord
 from ktrial.tuning.origin.formats.command_line import same_name
 
 #: Carries the ID of a trial boot's entry.
@@ -66,7 +66,10 @@ class WordChange(msgspec.Struct, frozen=True):
 
 
 class ChangedLine(msgspec.Struct, frozen=True):
-    """The command line of a trial boot: the remaining arguments of this boot, the new ones and the removed ones."""
+    """The command line of a trial boot.
+
+    `base` are the arguments of this boot that remain, `words` are the new arguments.
+    """
 
     base: tuple[str, ...]
     words: tuple[BootWord, ...] = ()
@@ -78,7 +81,11 @@ class ChangedLine(msgspec.Struct, frozen=True):
 
 
 def parse_changes(arguments: Iterable[str]) -> tuple[WordChange, ...]:
-    """Parse `nohz_full=2-9`, `-quiet` and `boot:threadirqs`; an argument may contain several, separated by spaces."""
+    """Return the changes that texts such as `nohz_full=2-9`, `-quiet` and `boot:threadirqs` describe.
+
+    A text may contain several changes, separated by spaces. Raise BadInput for an invalid change or if there is none,
+    and Contradiction for changes that exclude each other.
+    """
     found: dict[str, WordChange] = {}
     for text in (word for argument in arguments for word in argument.split()):
         change = _change(text)
@@ -130,7 +137,8 @@ def base_words(command_line: str, loader: str) -> tuple[str, ...]:
 def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLine:
     """Return the command line with the changes.
 
-    Raise BadInput if it already has an argument to add, or lacks one to remove.
+    Raise BadInput if the command line already has an argument to add, or lacks one to remove. Raise Refused if it would
+    be too long, or if a boot loader would interpret some of its characters.
     """
     changes = tuple(changes)
     left, words, removed = list(base), [], []
@@ -181,17 +189,17 @@ def _require_room(line: ChangedLine) -> None:
         )
 
 
-def find_guarded_words(line: ChangedLine, knobs: Mapping[str, Knob]) -> tuple[Guarded, ...]:
-    """Return the changes that weaken the machine's protection: new arguments, and removed ones without replacement."""
+def find_guarded_words(line: ChangedLine, knobs: Mapping[str, Knob]) -> tuple[GuardedWord, ...]:
+    """Return the changes that weaken the machine's protection: arguments added, or removed without replacement."""
     found = []
     for word in line.words:
         if weakens(word.name, word.value):
-            found.append(Guarded(word.name, word.text, _price(word.name, knobs)))
+            found.append(GuardedWord(word.name, word.text, _price(word.name, knobs)))
     for text in line.removed:
         name, equals, value = text.partition("=")
         is_replaced = name.replace("-", "_") in line.new_names
         if not is_replaced and may_weaken(name, value if equals else None):
-            found.append(Guarded(name, f"-{text}", _price(name, knobs)))
+            found.append(GuardedWord(name, f"-{text}", _price(name, knobs)))
     return tuple(found)
 
 

@@ -24,10 +24,11 @@ _SAVED = re.compile(rb"^saved_entry=(.+)$", re.MULTILINE)
 def place_kernel(
     file: str, menu: str, command_line: str, settings: Mapping[str, str], environment: bytes
 ) -> LastingEntry:
-    """Return the entry of GRUB's drop-in that makes a kernel the default one.
+    """Return what ktrial's drop-in for GRUB must contain to make the kernel `file` the default one.
 
-    `menu` is the text of grub.cfg, `settings` are the other files of GRUB's configuration by their paths, `environment`
-    is grubenv. Raise Refused if the menu has no separate entry for this kernel, or if GRUB boots the saved entry.
+    `menu` is the text of grub.cfg, `environment` the content of grubenv. `settings` maps the paths of GRUB's other
+    configuration files to their texts. Raise Refused if the menu has no separate entry for this kernel, or if GRUB
+    boots the saved entry.
     """
     found = _find(file, menu, command_line)
     name = ">".join(found.ids)
@@ -48,7 +49,7 @@ def place_kernel(
 
 
 def saved_rival(environment: bytes, path: str) -> Rival | None:
-    """Return the saved entry, which GRUB ignores while a file names the default one; None if there is none."""
+    """Return grubenv's saved entry, which GRUB ignores if a file sets the default entry; None if none is saved."""
     saved = _saved(environment)
     if saved is None:
         return None

@@ -36,9 +36,9 @@ _TITLE_CHARACTERS = 60
 class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
     """Everything from which ktrial makes an entry.
 
-    `files` are kernels and initramfs images by their paths on the machine. `entries` are entry files with their
-    texts; `mount` is where the partition that holds them is mounted. `selected` is the entry that booted, according to
-    systemd-boot.
+    `files` are the paths of kernels and initramfs images. `entries` maps the paths of entry files to their texts;
+    `mount` is the mount point of the partition that holds these files. `selected` is the entry that booted, according
+    to systemd-boot.
     """
 
     loader: BootLoader
@@ -55,7 +55,7 @@ class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
 class BootEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry in the agent's form.
 
-    `kernel` and `initrds` are paths as the boot loader sees them; `file` is the machine's path.
+    `kernel` and `initrds` are paths as the boot loader sees them; `file` is the kernel's path on the running system.
     """
 
     id: str
@@ -71,10 +71,10 @@ class BootEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BootPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry, its file and the agent's form for it, plus details that only the head needs.
+    """A boot entry, the path of its file, and the form in which the agent writes the file.
 
-    `initrd_files` are the machine's paths of microcode and initramfs. `release` is None if no name shows the other
-    kernel's release.
+    Only the head uses the other fields. `initrd_files` are the paths of microcode and initramfs on the running system.
+    `release` is None if it is unknown for another kernel.
     """
 
     loader: BootLoader
@@ -114,7 +114,7 @@ def plan_boot(
     watchdog_s: int | None = None,
     entry: str = TRIAL,
 ) -> BootPlan:
-    """Return the trial boot's entry: the running kernel or the one at `kernel`, with changes to its command line.
+    """Return the plan to boot the running kernel, or the kernel at the path `kernel`, with `changes` to its arguments.
 
     Raise Refused for what ktrial's entry cannot express, and BadInput for invalid arguments and kernels.
     """
@@ -157,14 +157,14 @@ def plan_boot(
 
 
 def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> BootPlan:
-    """Return the entry that panics at once: the running kernel with the arguments of this boot."""
+    """Return the plan of a rehearsal: the running kernel, which panics at once, with the arguments of this boot."""
     return plan_boot(grounds, (), watchdog_s=watchdog_s, entry=REHEARSAL)
 
 
 def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
-    """Return the path of the installed kernel that a path or release names; None for other arguments.
+    """Return the path of the installed kernel that `argument` names by path or release; None for an unknown release.
 
-    Raise UnknownName for a path that is none of the machine's files.
+    Raise UnknownName for a path that `grounds.files` lacks.
     """
     kernels = [path for path in grounds.files if _suffix(path) is not None]
     if argument.startswith("/"):
@@ -179,7 +179,7 @@ def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
 
 
 def entry_json(plan: BootPlan) -> dict[str, object]:
-    """Return the entry as the agent reads it, without empty fields."""
+    """Return the entry in the form that the agent reads, without fields that are None."""
     content = msgspec.json.decode(msgspec.json.encode(plan.entry))
     return {name: value for name, value in content.items() if value is not None}
 

@@ -178,7 +178,10 @@ def hardware_watchdog(identities: Iterable[str]) -> str | None:
 
 
 def remote_users(logins: Iterable[str], user: str | None) -> tuple[str, ...]:
-    """Return who else is logged in over the network, from logind's session files."""
+    """Return the users, except `user`, who are logged in over the network.
+
+    `logins` are the texts of logind's session files.
+    """
     names = set()
     for text in logins:
         fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")

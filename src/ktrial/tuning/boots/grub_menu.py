@@ -64,8 +64,8 @@ _UNFIT = {
 class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that loads Linux.
 
-    Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot reproduce. `ids` are the names of its
-    submenus and its own, empty for a menu without a name.
+    Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot reproduce. `ids` are the IDs of the
+    submenus around it and its own ID; a missing ID is empty.
     """
 
     title: str
@@ -81,8 +81,9 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a `grub.cfg` does.
 
-    `blscfg` reads entries from files; `modules` and `search` are what the file loads and searches before that command.
-    `may_ask_password` means that GRUB asks only under a condition, as Fedora's does if there is a `user.cfg`.
+    `has_entry_files` means that it runs GRUB's command `blscfg`, which reads entries from other files. `modules` are
+    the modules that it loads before that command, and `search` is the UUID that it searches for. `may_ask_password`
+    means that GRUB asks for one only under a condition, as Fedora's does if there is a `user.cfg`.
     """
 
     entries: tuple[MenuEntry, ...] = ()

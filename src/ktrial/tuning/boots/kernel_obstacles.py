@@ -11,7 +11,7 @@ from ktrial.tuning.boots.scene import YES_KERNEL, KernelScene, Obstacle
 
 
 def kernel_obstacles(plan: BootPlan, kernel: KernelScene, running: str) -> Iterator[Obstacle]:
-    """Yield what prevents a boot of another kernel; `running` is the release of the running one."""
+    """Yield what prevents a boot of another kernel; `running` is the release of the running kernel."""
     if not plan.is_other_kernel:
         return
     file = plan.entry.file

@@ -22,7 +22,7 @@ _UNFIT = {
 class LoaderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that loads Linux.
 
-    Paths start at its partition; `unfit` says what ktrial's own entry cannot reproduce.
+    Paths start at the root of the entry's partition; `unfit` says what ktrial's own entry cannot reproduce.
     """
 
     title: str = ""
@@ -35,7 +35,10 @@ class LoaderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_loader_entry(text: str, variables: Mapping[str, str]) -> LoaderEntry:
-    """Return the entry. GRUB (but not systemd-boot) replaces `$NAME` in it; `variables` has the known values."""
+    """Return the entry that `text` describes.
+
+    GRUB, unlike systemd-boot, replaces `$NAME` in the paths of initramfs images; `variables` holds the known values.
+    """
     fields: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, *value = line.split(maxsplit=1)[:2] or [""]

@@ -26,11 +26,11 @@ class PowerWatch:
         self._switched = 0
 
     def silent_s(self, now_s: float) -> float:
-        """Return how long the machine has been silent."""
+        """Return how long the machine has been silent; 0 if it answers or never did."""
         return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
 
     def see(self, now_s: float, *, answers: bool) -> Sight:
-        """Return the state of the machine after a look; at `switch` the caller power-cycles it.
+        """Return the state of the machine after a look; on `switch` the caller must power-cycle it.
 
         `lost` means that power cycles did not help, `back` that the machine answers after a silence. A machine that has
         never answered is `unseen`, however long it is silent.

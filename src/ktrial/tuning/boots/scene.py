@@ -49,7 +49,7 @@ ANYWAY, YES_KERNEL = "--anyway", "--yes-kernel"
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """A reason that completes `cannot prepare a boot: …`, and what to do about it.
 
-    If the option `needs` is given, the obstacle does not count. A note is only shown.
+    `needs` is the option that makes ktrial go on in spite of the obstacle. A note is only shown.
     """
 
     kind: ObstacleKind
@@ -64,9 +64,10 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
-    """GRUB's files; None for a missing one. `folder` holds them.
+    """GRUB's files in `folder`; a missing file is None.
 
-    Fedora's GRUB takes a password from `user.cfg`, which ktrial does not read.
+    `has_user_file` means that there is a `user.cfg`, from which Fedora's GRUB takes a password. ktrial does not
+    read this file.
     """
 
     folder: str
@@ -76,7 +77,10 @@ class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides which entry systemd-boot boots by default. `folder` holds the entries; a version may be unknown."""
+    """What decides which entry systemd-boot boots by default.
+
+    `folder` holds the entries; `version` is None if it is unknown.
+    """
 
     folder: str
     version: int | None = None
@@ -123,7 +127,7 @@ class KernelScene(msgspec.Struct, frozen=True, kw_only=True):
     """Another kernel before it is booted. `head` are its first bytes; None if they cannot be read.
 
     `modules` are the names in its `modules.dep` and `modules.builtin`: empty without the folder, None if too long to
-    read. `dkms` are files below /var/lib/dkms. `drivers` are those of the root file system and its disks.
+    read. `dkms` are files below /var/lib/dkms. `drivers` are the drivers of the root file system and its disks.
     `is_packaged` says whether a package owns the kernel.
     """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which entry systemd-boot boots by default, and whether one more entry file would change that.
 
-systemd-boot takes the first entry after sorting them. Entries with boots left come before those without; then, since
-version 250, entries with a sort key come before those without one. An entry of ktrial has no sort key. Entries without
-a sort key are sorted by name, the greatest first.
+systemd-boot takes the first entry after sorting them. Entries with boot attempts left come before those without; then,
+since version 250, entries with a sort key come before those without one. An entry of ktrial has no sort key. Entries
+without a sort key are sorted by name, the greatest first.
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_guards(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the full names of the units that guard a boot. Raise BadInput for a unit that cannot guard one."""
+    """Return the full names of the units that guard a boot.
+
+    Raise BadInput for a name or a kind of unit that ktrial does not support, or for too many units.
+    """
     endings, others = (tuple(f".{kind}" for kind in kinds) for kinds in (GUARD_KINDS, OTHER_KINDS))
     units = tuple(dict.fromkeys(one if one.endswith((*endings, *others)) else f"{one}.service" for one in names))
     for unit in units:
@@ -60,7 +63,7 @@ def wire_boots(
     trial: ResumedTrial | None = None,
     sources: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan that prepares these entries; the default entry stays unchanged.
+    """Return the agent's plan that adds the entries of these boots; the default entry stays unchanged.
 
     A boot fails if it is not healthy within `limit_s`, with the units of `guards` active. `confirmed` names the
     arguments that the user accepts although they weaken the machine's protection.

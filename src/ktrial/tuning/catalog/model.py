@@ -37,12 +37,12 @@ class Catalog(msgspec.Struct, frozen=True):
 
 
 def own_files(catalog: Catalog) -> dict[str, bytes]:
-    """Return the content of the files with knobs that are not built in."""
+    """Return the content of each file with knobs that are not built in, by path."""
     return {file: Path(file).read_bytes() for file in dict.fromkeys(catalog.own.values())}
 
 
 def catalog_files(folders: Iterable[Path]) -> list[Path]:
-    """Return all catalog files of the built-in folder and of `folders` in reading order."""
+    """Return the files of knobs, profiles, facts and sources in the order in which ktrial reads them."""
     files = [BUILT_IN / "facts.toml", BUILT_IN / "sources.toml"]
     for folder in (BUILT_IN, *folders):
         files += sorted((folder / "knobs").glob("*.toml"))

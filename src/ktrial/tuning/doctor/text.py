@@ -21,7 +21,7 @@ def doctor_json(examination: Examination) -> dict[str, Any]:
 
 
 def doctor_text(examination: Examination, *, width: int) -> str:
-    """Return text about the machine, unfinished work, changed values with their origin, disturbances and limits."""
+    """Return a text about the machine, unfinished work, changed values with their origin, disturbances and limits."""
     blocks = ["\n".join(labelled(label, text, width=width, label_columns=8) for label, text in examination.machine)]
     if examination.unsettled:
         left = (paragraph(f"- {sentence}", width=width) for sentence in examination.unsettled)

@@ -85,9 +85,9 @@ def _target(module: object) -> ExportTarget:
 def export(
     profile: LastingProfile, chosen: Sequence[ExportTarget], known: Iterable[ExportTarget]
 ) -> dict[ExportTarget, Mapping[str, str]]:
-    """Return the files of each chosen target; a setting goes to the first one that can express it.
+    """Return the files of each chosen target; a setting goes to the first chosen target that can express it.
 
-    Raise BadInput that names each setting that no chosen target can express, and the targets that can.
+    Raise BadInput if no chosen target can express a setting. The error names the targets in `known` that can.
     """
     parts: dict[ExportTarget, list[LastingSetting]] = {target: [] for target in chosen}
     refused: list[tuple[LastingSetting, str]] = []

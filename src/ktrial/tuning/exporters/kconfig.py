@@ -13,7 +13,7 @@ NEXT = "merge the file: `scripts/kconfig/merge_config.sh .config FILE`"
 
 
 def options_of(setting: LastingSetting) -> dict[str, str]:
-    """Return symbols with their values: y, n, a number, or a text."""
+    """Return the setting's symbols with their values: y, n, a number, or a text."""
     name = setting.knob.short_name
     if setting.knob.value.type == "bool":
         return {name: "y" if setting.text == "1" else "n"}

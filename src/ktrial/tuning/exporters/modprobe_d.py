@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""modprobe.d: parameters for modules when they are loaded."""
+"""modprobe.d: parameters that modules take when they are loaded."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "w
 class PhoneValue(msgspec.Struct, frozen=True):
     """A value that a module computes on the phone: a recipe of its functions.sh, with its argument.
 
-    `beside` names the file that lists the offered words or must show a choice; empty for the knob's own file.
+    `beside` names another file of the same folder. For the recipe `first` it lists the offered words, otherwise it must
+    show a word in brackets. It is empty if no other file is needed.
     """
 
     recipe: str
@@ -53,13 +54,13 @@ class PhoneValue(msgspec.Struct, frozen=True):
 
 
 class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. `place` is which of the knob's places to write; None means the first.
+    """One setting. `place` is the path to write, which is one of the knob's `files`; None means the first path.
 
     `pattern` selects instances by name; None selects all. `rotational` restricts the setting to disks that rotate, or
     to disks that do not. `reasons` are lines of text.
 
-    Only phone modules use `on_phone`, which replaces the value, and `couples`, the knobs that the kernel changes with
-    this one.
+    Only phone modules use `on_phone`, which replaces the value, and `couples`, the knobs that the kernel changes along
+    with `knob`.
     """
 
     knob: Knob
@@ -73,7 +74,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The knob with its pattern, as a person would write it."""
+        """Return the knob with its pattern, as a person would write it."""
         if not self.knob.placeholders:
             return self.knob.id
         which = f"[rotational={str(self.rotational).lower()}]" if self.rotational is not None else ""
@@ -98,18 +99,18 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> str:
-        """The path of the file, with placeholders for names such as the device."""
+        """Return the path of the file, with placeholders for names such as the device."""
         return self.place if self.place is not None else self.knob.files[0]
 
     @property
     def path(self) -> str:
-        """The path of the file, with a shell pattern for each placeholder."""
+        """Return the path of the file, with a shell pattern for each placeholder."""
         parts = iter(self.parts)
         return _PLACEHOLDER.sub(lambda found: next(parts), self.file)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """A pattern for each placeholder of the place. Raise BadInput if it is unclear which part belongs to which."""
+        """Return a pattern for each placeholder in `file`. Raise BadInput if `pattern` does not fit them."""
         names = _PLACEHOLDER.findall(self.file)
         whole = ("*",) * len(names)
         labels: tuple[str, ...]
@@ -136,23 +137,23 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_glob(self) -> bool:
-        """Whether the path may stand for several files."""
+        """Return whether the path may stand for several files."""
         return _GLOB.search(self.path) is not None
 
     @property
     def module(self) -> tuple[str, str]:
-        """The module and the parameter that the path belongs to."""
+        """Return the module and the parameter that the file belongs to."""
         _, _, _, module, _, parameter = self.file.split("/", 5)
         return module, parameter
 
     @property
     def is_part_of_the_kernel(self) -> bool:
-        """Whether the module is always built into the kernel and cannot be loaded."""
+        """Return whether the module is always built into the kernel and cannot be loaded."""
         return self.module[0] in _PARTS_OF_THE_KERNEL
 
     @property
     def device(self) -> tuple[str, str, str]:
-        """Subsystem, name pattern and attribute, in udev's terms."""
+        """Return udev's subsystem, the pattern of the device's name, and the attribute."""
         fitting = [one for one in _SUBSYSTEMS if self.file.startswith(one[0])]
         # A queue keeps the path that it had before its interface was renamed; only the interface has an event then.
         start, subsystem, before = fitting[-1] if self.parts[0] != "*" else fitting[0]
@@ -164,7 +165,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sysctl_key(self) -> str:
-        """The key of a sysctl, with slashes if a name in it contains a dot."""
+        """Return the key of a sysctl, with slashes if a name in it contains a dot."""
         name = self.path.removeprefix("/proc/sys/")
         return name if "." in name else name.replace("/", ".")
 
@@ -187,7 +188,10 @@ class LastingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def device_shapes(place: str) -> tuple[tuple[str, str], ...]:
-    """Return udev's subsystems for a place, each with its attribute and the remaining placeholders."""
+    """Return each udev subsystem whose devices have the file `place`, with the attribute that names the file.
+
+    The attribute keeps all placeholders except the placeholder of the device.
+    """
     return tuple(
         (subsystem, before + place.removeprefix(start))
         for start, subsystem, before in _SUBSYSTEMS
@@ -202,7 +206,7 @@ def _component(name: str, label: str) -> str:
 
 
 def boot_word(setting: LastingSetting) -> str | None:
-    """Return the kernel argument; None for a flag that can only be left out."""
+    """Return the kernel argument for the setting; None to leave out a flag that is off."""
     if setting.form == "module":
         return f"{'.'.join(setting.module)}={setting.text}"
     return kernel_argument(setting.knob, setting.text)

@@ -29,7 +29,7 @@ _BY_NAME = {("block", "transport", "nvme"): "nvme*"}
 class WantedSetting(msgspec.Struct, frozen=True):
     """A setting with the reasons for it, as lines of text; `judged` means that the reasons include a verdict.
 
-    If one origin has two values, the later one counts, as in a profile.
+    If one origin gives a knob two values, the later value counts, as in a profile.
     """
 
     setting: Setting
@@ -48,9 +48,10 @@ def lasting_settings(
     more: Reasons = lambda _: (),
     resolver: Resolver | None = None,
 ) -> tuple[tuple[LastingSetting, ...], tuple[Omission, ...]]:
-    """Return the settings in the order in which to write them, and those that are impossible on this machine.
+    """Return the settings in the order in which to write them, and the settings that are left out.
 
-    `more` returns further reasons for a setting without a verdict. `resolver` replaces the one for this machine.
+    `more` returns further reasons for a setting without a verdict. `resolver` resolves a setting; by default ktrial
+    resolves it for this machine.
     Raise Contradiction if two origins give a knob different values.
     """
     resolve = resolver or _settings

@@ -30,7 +30,7 @@ def comment(setting: LastingSetting, *, mark: str = "#", indent: str = "") -> li
 
 
 def one_line(text: str) -> str:
-    """Return text without control characters, and without a backslash at its end, which continues a line."""
+    """Return `text` on one line: without control characters, and without a backslash at its end."""
     plain = "".join(" " if not character.isprintable() else character for character in clean(text))
     return plain.rstrip().rstrip("\\").encode("utf-8", "replace").decode()
 
@@ -51,7 +51,7 @@ def unwritable(text: str) -> str | None:
 
 
 def path_refusal(setting: LastingSetting) -> str | None:
-    """Return why the path of a setting cannot be a word of a shell or of a line; None if it can."""
+    """Return why the path of a setting cannot be a plain word in a script or a file; None if it can."""
     path = setting.path
     if any(part in {"", ".", ".."} for part in path.split("/")[1:]):
         return f"{path!r} is not a plain path"
@@ -101,7 +101,7 @@ def shell_quoted(text: str) -> str:
 def loader_script(
     target: str, profile: LastingProfile, add: Sequence[str], remove: Sequence[str], *lines: str
 ) -> dict[str, str]:
-    """Return a file with a script that adds or removes kernel arguments with a boot loader's own commands.
+    """Return the text of a script, by file name, that adds or removes kernel arguments with a boot loader's commands.
 
     `add` and `remove` are lines of shell, `lines` the lines of the comment at the head.
     """

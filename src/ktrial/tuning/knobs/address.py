@@ -24,7 +24,10 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """Parse `vm.swappiness`, `queue:scheduler@nvme0n1`, `…@nvme*` or `…@[rotational=false]`."""
+    """Return the address in a text such as `vm.swappiness`, `queue:scheduler@nvme*` or `…@[rotational=false]`.
+
+    Raise BadInput for other texts.
+    """
     knob, at, selector = text.partition("@")
     if not knob or any(character.isspace() for character in knob) or (at and not selector):
         raise BadInput(
@@ -37,7 +40,10 @@ def parse_address(text: str) -> Address:
 
 
 def parse_assignment(text: str) -> tuple[Address, str]:
-    """Split `KNOB=VALUE` at the first `=` outside brackets."""
+    """Return the address and the value of KNOB=VALUE, split at the first `=` outside brackets.
+
+    Raise BadInput if there is no such `=` or no value.
+    """
     depth = 0
     for position, character in enumerate(text):
         depth += {"[": 1, "]": -1}.get(character, 0)
@@ -59,7 +65,10 @@ def is_assignment(text: str) -> bool:
 
 
 def selector_conditions(selector: str) -> dict[str, str]:
-    """Return the record fields that `[rotational=false,transport=nvme]` requires of an instance."""
+    """Return the fields and values that a selector such as `[rotational=false,transport=nvme]` requires.
+
+    Raise BadInput for an invalid selector.
+    """
     if not selector.endswith("]"):
         raise BadInput(
             f"the selector {selector!r} has no closing bracket",
@@ -78,7 +87,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
 
 
 def group_pattern(selector: str) -> str | None:
-    """Return a pattern that lists nested control groups; None for the topmost ones.
+    """Return a pattern that lists the nested control groups of a selector; None if the selector has no `/`.
 
     Raise BadInput if the selector is not a path.
     """
@@ -96,7 +105,7 @@ def group_pattern(selector: str) -> str | None:
 def selects(selector: str, label: str, record: Mapping[str, Any] | None, *, nested: bool = False) -> bool:
     """Return whether a selector matches an instance by a name pattern or by fields of its fact record.
 
-    For nested instances `*` matches within one path component, and a group does not stand for those inside it.
+    For nested instances `*` matches within one path component, and a group does not stand for the groups inside it.
     """
     if nested:
         parts, wanted = label.split("/"), selector.split("/")

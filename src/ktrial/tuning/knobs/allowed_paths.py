@@ -14,9 +14,9 @@ _HEAD = """\
 
 
 def allowed_paths(knobs: Iterable[Knob]) -> str:
-    """Return one line per pattern: `write` or `read`, and the pattern. zram devices are only read, not written.
+    """Return the agent's allow-list: `write PATTERN` or `read PATTERN` for files, `boot NAME` for kernel arguments.
 
-    One line per kernel argument follows: `boot` and its name.
+    The agent may read, but not write, the files of zram devices.
     """
     written: set[str] = set()
     read: set[str] = set()

@@ -25,7 +25,7 @@ _FACTS = ("memory", "cpu.threads", "thp.enabled", "kernel.release")
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A knob's state, default and relevance on this machine."""
+    """A knob's state and default on this machine. `inert` says why the knob has no effect here, if so."""
 
     state: KnobState | None
     facts: FactBook
@@ -38,7 +38,10 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(machine: Machine, knob: Knob, kinds: Mapping[str, FactKind], selector: str | None = None) -> Explanation:
-    """Look up a knob, or the instances that `selector` matches. A knob without files has only its catalog entry."""
+    """Look up a knob on this machine, or only the instances that `selector` matches.
+
+    Raise UnknownName if `selector` matches no instance. A knob without files has no state.
+    """
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders and selector is not None else None
     asked = [name for rule in knob.inert for name in facts_of(rule.when)]
     facts = machine.facts((*_FACTS, *asked, *([source] if source else ())))

@@ -19,7 +19,7 @@ _OWN = "put a knob of your own into ~/.config/ktrial/knobs/"
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
-    """Return the catalog's knob with this name. Raise UnknownName with suggestions if there is none."""
+    """Return the knob that `address_text` names. Raise UnknownName with suggestions if the catalog lacks it."""
     name = parse_address(address_text).knob
     knob = known_knob(name, knobs)
     if knob is None:
@@ -31,9 +31,10 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
 
 
 def knobs_called(name: str, knobs: Mapping[str, Knob]) -> list[Knob]:
-    """Return the knobs that people call `name`, the likeliest first: by a folder or file of sysfs, or without prefix.
+    """Return the knobs that people may mean by `name`, the likeliest first.
 
-    A folder stands for the file in it that switches the feature: `transparent_hugepage` for its `enabled`.
+    `name` may be a knob's name without its prefix, or the name of a file or folder of sysfs. A folder means above all
+    the file `enabled` in it, as for `transparent_hugepage`.
     """
     folded = name.lower().replace("-", "_")
     ranks: dict[str, int] = {}

@@ -71,7 +71,8 @@ _VERIFY: dict[str, VerifyRule] = {
 class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The values that a knob accepts; docs/catalog.md describes the fields.
 
-    `special` maps values outside the range to their meaning, `states` what the file shows if there is nothing to set.
+    `special` maps values outside the range to their meaning. `states` explains words that the file shows if there is
+    nothing to set.
     """
 
     type: ValueType
@@ -140,19 +141,19 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def rule(self) -> VerifyRule:
-        """The rule that compares the value read back with the value written."""
+        """Return the rule that compares the value read back with the value written."""
         return self.verify or _VERIFY[self.value.type]
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The places of the knob in order of preference; a sysctl's is derived from its name."""
+        """Return the possible paths of the file, the preferred path first; a sysctl's name gives its default path."""
         if self.places or self.kind != "sysctl":
             return self.places
         return (f"/proc/sys/{self.id.replace('.', '/')}",)
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """Names of the placeholders in its first place; empty for a knob without instances."""
+        """Return the names of the placeholders in the first path; empty for a knob without instances."""
         return tuple(re.findall(_PLACEHOLDER, self.files[0])) if self.files else ()
 
     @property
@@ -161,17 +162,17 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def area(self) -> str:
-        """First part of the name, such as `vm`, `queue` or `boot`."""
+        """Return the first part of the name, such as `vm`, `queue` or `boot`."""
         return re.split(r"[.:]", self.id, maxsplit=1)[0]
 
     @property
     def short_name(self) -> str:
-        """The name without the prefix of its name space."""
+        """Return the name without its prefix, such as `queue:`."""
         return self.id.partition(":")[2] or self.id
 
 
 def check_knob(knob: Knob) -> None:
-    """Raise BadInput for an invalid name, range or place."""
+    """Raise BadInput for a knob with an invalid name, range or path."""
     if not re.fullmatch(_ID, knob.id):
         raise BadInput(
             f"{knob.id!r} is not a knob's name",
@@ -221,7 +222,10 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
 def in_write_order(
     items: Iterable[_T], names_of: Callable[[_T], Collection[str]], knobs: Mapping[str, Knob]
 ) -> list[_T]:
-    """Sort items by the `after` of the knobs that they write; otherwise keep their order."""
+    """Return the items in their order, but each item behind the items that the `after` of its knobs names.
+
+    `names_of` returns the names of the knobs that an item writes. Raise BadInput if the `after` lists form a circle.
+    """
     rest = [(one, frozenset(names_of(one))) for one in items]
     wanted = {name for _, names in rest for name in names}
     done: set[str] = set()
@@ -248,20 +252,23 @@ def in_write_order(
 
 
 def place_pattern(place: str, group: str | None = None) -> str:
-    """Return a pattern for the agent's `list`.
+    """Return a pattern for the agent's `list` request, with `*` for each placeholder of `place`.
 
-    `*` replaces each placeholder; `group`, if given, replaces the placeholder of a control group.
+    `group`, if given, replaces the placeholder of a nested control group instead.
     """
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 
 def path_pattern(place: str) -> str:
-    """Return a pattern for the agent's allow-list: `**` for nested control groups, otherwise `*`."""
+    """Return a pattern for the agent's allow-list: `**` for nested control groups, `*` for other placeholders."""
     return place_pattern(place, "**")
 
 
 def instance_of(place: str, path: str) -> str | None:
-    """Return the label of the instance with this file: "" for a knob without instances, None for another file."""
+    """Return the label of the instance whose file is `path`; None if `path` does not fit `place`.
+
+    The label is empty if `place` has no placeholders.
+    """
     if "{" not in place:  # most knobs: a pattern takes a quarter of a millisecond to compile
         return "" if place == path else None
     names: list[str] = []

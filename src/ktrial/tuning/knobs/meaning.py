@@ -11,7 +11,7 @@ from ktrial.machine.facts import FactBook
 
 
 def meaning(name: str | None, text: str, facts: FactBook) -> str | None:
-    """Describe the value `text` of a knob with this meaning, or return None if there is nothing to add."""
+    """Return what the value `text` means here; None if there is nothing to add. `name` is the `meaning` of a knob."""
     if name is None:
         return None
     try:

@@ -41,7 +41,7 @@ class Tier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def lacking(self) -> str | None:
-        """The boot or build that the tier needs; None if the running kernel suffices."""
+        """Return the boot or build that the tier needs; None if the running kernel suffices."""
         if self.build is not None:
             return f"needs a build: {self.build}"
         return f"needs a boot with {' '.join(self.boot)}" if self.boot else None
@@ -55,7 +55,7 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProfileOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The profile that this one is a copy of, the version of ktrial, and the digest of what was copied."""
+    """The origin of a copied profile: the original's name, the version of ktrial, and the original's digest."""
 
     profile: str
     version: str
@@ -78,7 +78,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 def flatten(name: str, profiles: Mapping[str, Profile]) -> tuple[Setting, ...]:
-    """Return all settings: first those of extended profiles and of tiers, then its own. Later settings win."""
+    """Return all settings of a profile: of the profiles that it extends, of its tiers, then its own.
+
+    If a knob occurs twice, the later setting counts.
+    """
     return tuple(_walk(name, profiles, ()))
 
 

@@ -14,7 +14,7 @@ from ktrial.tuning.knobs.profile_toml import profile_toml
 
 
 def copy_profile(name: str, own: str, profiles: Mapping[str, Profile], version: str) -> Profile:
-    """Return the profile `name` as `own`, with the settings of the profiles that it extends.
+    """Return a copy of the profile `name` under the name `own`, with the settings of the profiles that it extends.
 
     Raise BadInput for a profile whose settings are computed on the machine.
     """
@@ -29,7 +29,7 @@ def copy_profile(name: str, own: str, profiles: Mapping[str, Profile], version: 
 
 
 def digest(name: str, profiles: Mapping[str, Profile]) -> str:
-    """Return the SHA-256 of the whole profile as TOML."""
+    """Return the SHA-256 of the profile as TOML, with the settings of the profiles that it extends."""
     return hashlib.sha256(profile_toml(_whole(name, profiles)).encode()).hexdigest()
 
 

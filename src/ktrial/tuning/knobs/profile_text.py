@@ -23,7 +23,7 @@ def profiles_text(profiles: Mapping[str, Profile], *, width: int) -> str:
 def profile_text(
     name: str, profiles: Mapping[str, Profile], sources: Mapping[str, CatalogSource], *, width: int
 ) -> str:
-    """Return one profile: summary, source, notes, tiers and every setting with its reason."""
+    """Return a text on one profile: summary, source, notes, tiers and every setting with its reason."""
     profile = profiles[name]
     parts = [paragraph(f"{profile.name}: {profile.summary}", width=width)]
     if profile.source and profile.source in sources:

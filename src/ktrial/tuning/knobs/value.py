@@ -20,7 +20,7 @@ _BRACKETED = r"[\[(]([^\])]*)[\])]"
 
 
 def kernel_text(knob: Knob, value: Any) -> str:
-    """Return the text to write for `value`, without a newline. Raise BadInput that names knob, value and range."""
+    """Return the text to write for `value`, without a newline. Raise BadInput if the knob does not accept `value`."""
     if isinstance(value, str) and value in knob.value.special:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and str(value) in knob.value.special:
@@ -33,7 +33,7 @@ _WITH_VALUE = frozenset({"boot:psi"})
 
 
 def kernel_argument(knob: Knob, text: str) -> str | None:
-    """Return the kernel argument of a boot parameter with this text; None for a flag that can only be left out."""
+    """Return the kernel argument that sets a boot parameter to `text`; None to leave out a flag that is off."""
     name = knob.short_name
     if knob.value.type == "bool" and "." not in name and knob.id not in _WITH_VALUE:
         return name if text == "1" else None

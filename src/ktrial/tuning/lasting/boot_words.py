@@ -13,7 +13,7 @@ from ktrial.tuning.exports.text import word_refusal
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.lasting.loaders import NoLoader
-from ktrial.tuning.lasting.model import FileChange, Guarded, LastingEntry
+from ktrial.tuning.lasting.model import FileChange, GuardedWord, LastingEntry
 from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.plans.model import Change, Refusal, Why
 
@@ -134,7 +134,10 @@ def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterabl
 def place_word(
     change: Change, knob: Knob, loader: NoLoader | None, *, allow_dangerous: bool
 ) -> LastingEntry | Omission:
-    """Return the entry of a kernel argument in the boot loader's drop-in, or why there is none."""
+    """Return the entry that adds a kernel argument to GRUB's drop-in, or why there is none.
+
+    `loader` is None if ktrial can add kernel arguments here.
+    """
     address, value = change.address, change.new_text
     setting = LastingSetting(knob=knob, text=value)
     reason, word = word_refusal(setting), boot_word(setting)
@@ -181,7 +184,7 @@ def weakens(name: str, value: str | None) -> bool:
 
 
 def may_weaken(name: str, value: str | None) -> bool:
-    """Return whether removing this argument may weaken the machine's protection; no value means any value."""
+    """Return whether removing this argument may weaken the machine's protection."""
     pattern = _guarded_pattern(name)
     if pattern is None:
         return False
@@ -195,8 +198,8 @@ def _guarded_pattern(name: str) -> str | None:
 
 def find_guarded(
     files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]
-) -> tuple[Guarded, ...]:
-    """Return the entries of the files, except those in `old`, that weaken the machine's protection."""
+) -> tuple[GuardedWord, ...]:
+    """Return the changes of kernel arguments that weaken the machine's protection, except entries of `old`."""
     known = [one.holds for one in old]
     found = []
     for file in files:
@@ -206,18 +209,18 @@ def find_guarded(
             name, sign = name_of(entry), "-" if "removes" in entry.holds else ""
             knob = knobs.get(next(iter(entry.values), f"boot:{name}").partition("@")[0]) or knobs.get(f"boot:{name}")
             price = (knob.security or knob.price or "") if knob is not None else ""
-            found.append(Guarded(name, f"{sign}{word_text(entry.holds)}", price))
+            found.append(GuardedWord(name, f"{sign}{word_text(entry.holds)}", price))
     return tuple(found)
 
 
 def word_text(holds: Mapping[str, str]) -> str:
-    """Return the argument that an entry adds or removes."""
+    """Return the kernel argument that an entry with these `holds` adds or removes."""
     name = holds["removes"] if "removes" in holds else holds["name"]
     return f"{name}={holds['value']}" if "value" in holds else name
 
 
 def takes(removal: LastingEntry, word: LastingEntry) -> bool:
-    """Return whether an entry removes an argument that another entry adds."""
+    """Return whether `removal` removes the argument that `word` adds."""
     if "removes" not in removal.holds or "name" not in word.holds or removal.holds["removes"] != word.holds["name"]:
         return False
     return "value" not in removal.holds or removal.holds["value"] == word.holds.get("value")
@@ -228,8 +231,8 @@ def place_removal(
 ) -> LastingEntry | None:
     """Return the entry that removes an argument from GRUB's configuration; None if there is nothing to remove.
 
-    `in_files` are the arguments that other files add, `added` the names of those added now. Raise BadInput for
-    an invalid argument, and Refused for one that no file adds.
+    `in_files` are the arguments that other files add, `added` the names of arguments that ktrial adds now. Raise
+    BadInput for an invalid argument, and Refused for an argument that no file adds.
     """
     word = address.removeprefix(REMOVAL)
     if not _WORD.fullmatch(word):

@@ -59,7 +59,7 @@ class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def other_kernels(self) -> dict[str, str]:
-        """The settings whose verdict was reached on another kernel, with that kernel."""
+        """Return the settings whose verdict comes from another kernel, each with that kernel's release."""
         found = {}
         for one in self.settings:
             told = None if one.reason.startswith(UNTESTED) else re.search(r"\bLinux (\S+?)[,;]?(?:\s|$)", one.reason)
@@ -73,7 +73,7 @@ class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_drift(machine: Machine, catalog: Catalog, status: Status, files: Mapping[Form, KeptFile]) -> DriftReport:
-    """Return the state of each kept setting, after reading the machine once."""
+    """Return the state of each kept setting, and the files that somebody edited."""
     entries = kept_entries(files)
     addresses = [address for entry in entries for address in entry.values]
     names = dict.fromkeys(address.partition("@")[0] for address in addresses)

@@ -26,7 +26,7 @@ from ktrial.tuning.lasting.model import (
     WIRE_FORMS,
     FileChange,
     Form,
-    Guarded,
+    GuardedWord,
     KeepPlan,
     KeptFile,
     LastingEntry,
@@ -49,8 +49,9 @@ def plan_keep(
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last.
 
-    A setting that its trial did not find better lasts only if its origin is in `named`, the single settings. `lines`
-    are entries of GRUB's drop-in that are not settings: arguments to remove, and the default kernel.
+    A setting whose trial gave another verdict than `better` is left out, unless the user named it on its own: `named`
+    holds the origins of these settings. `lines` are entries of GRUB's drop-in that are not settings: arguments to
+    remove, and the default kernel.
     """
     at_load = {
         one: late
@@ -101,7 +102,7 @@ def plan_keep(
 
 def guarded_words(
     files: Iterable[FileChange], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
-) -> tuple[Guarded, ...]:
+) -> tuple[GuardedWord, ...]:
     """Return the new changes of kernel arguments that need `--yes-security`."""
     old = read_kept("grub.d", kept["grub.d"].text) if "grub.d" in kept else ()
     return find_guarded(files, old, knobs)
@@ -127,7 +128,7 @@ def _source(origin: str) -> str:
 def file_changes(
     entries: Sequence[LastingEntry], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> Iterable[FileChange]:
-    """Yield the files that the entries change, except those of schedulers, each with all of its entries."""
+    """Yield the files that the entries change, each with all of its entries; files of schedulers are left out."""
     for form in FORMS:
         if form in SHARED_FORMS or form == "scx-wants":
             continue

@@ -24,7 +24,7 @@ _NEWS = {
 
 
 def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
-    """Return the files with their content, the values to write now, other writers, and what is left out."""
+    """Return a text with the files and their content, the values to write now, other writers, and what is left out."""
     parts = [_file(change) for change in keep.files]
     parts += [
         paragraph(f"note: {_NEWS[one.form]}", width=width) for one in keep.files if one.form in _NEWS and one.after
@@ -85,7 +85,7 @@ def _left_out(left_out: Iterable[Omission], width: int) -> str:
 
 
 def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return `ktrial.keep/1`: the agent's plan, the files before and after, rivals, and what is left out."""
+    """Return a `ktrial.keep/1` document: the agent's plan, the files before and after, rivals, and what is left out."""
     return {
         "schema": "ktrial.keep/1",
         "transaction": None if applied is None else applied["transaction"],

@@ -17,7 +17,7 @@ _FORM_OF = {path: form for form, path in PLACES.items()}
 
 
 def is_kept(transaction: Journaled) -> bool:
-    """Return whether a transaction put or removed a kept file and has not been undone."""
+    """Return whether a transaction wrote or removed a kept file and has not been undone."""
     in_force = transaction.state in {"applied", UNFINISHED}
     return in_force and any(step.path in _FORM_OF for step in transaction.steps)
 

@@ -141,7 +141,7 @@ def _line_of_grub(holds: Mapping[str, Any]) -> str:
 
 
 def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
-    """Return the entries of a text that `render` returned."""
+    """Return the entries of a kept file with this text."""
     if form in {"systemd-wants", "scx-wants"}:
         unit = text.partition("Wants=")[2].strip()
         return (LastingEntry(form=form, holds={"unit": unit}, values={}),)

@@ -21,7 +21,10 @@ class LiveWord(msgspec.Struct, frozen=True):
 
 
 def look_at_word(entry: LastingEntry, command_line: str, *, is_pending: bool) -> LiveWord:
-    """Compare a kept argument with the command line of this boot; `is_pending` if it was kept during this boot."""
+    """Return the state of a kept argument or kernel in a boot with this command line.
+
+    `is_pending` says that ktrial has kept it since this boot began.
+    """
     texts = command_line.partition(" -- ")[0].split()
     if "kernel" in entry.holds:
         return _look_at_kernel(entry, texts, is_pending=is_pending)

@@ -72,7 +72,7 @@ def look_for_loaders(machine: Machine, facts: FactBook) -> LoaderSigns:
 
 
 def read_variable(machine: Machine, name: str) -> str:
-    """Return the text of a variable that boot loaders share with the system; empty without one."""
+    """Return the text of a firmware variable that a boot loader has set; empty if it is missing."""
     path = f"{_FIRMWARE}{name}-{_VENDOR}"
     reading = machine.read([path]).get(path)
     # Four bytes of attributes precede the text.
@@ -83,14 +83,17 @@ def read_variable(machine: Machine, name: str) -> str:
 def judge_loader(signs: LoaderSigns, chosen: str | None = None) -> NoLoader | None:
     """Return why ktrial cannot add kernel arguments; None if GRUB reads its drop-in.
 
-    `chosen` decides if several loaders are possible.
+    `chosen` is the name of the loader, if the user gave one.
     """
     name = find_loader(signs, chosen)
     return name if isinstance(name, NoLoader) else _judge_named(name, signs)
 
 
 def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader:
-    """Return the loader that boots this system from its own files, or why there is none."""
+    """Return the name of the boot loader of this system, or why ktrial cannot use it or find it.
+
+    `chosen` is the name that the user gave, if any.
+    """
     if signs.is_ostree:
         kind, target = ("bootc", "bootc-loader-entries") if signs.is_bootc else ("rpm-ostree", "rpm-ostree")
         return NoLoader(f"{kind} writes the kernel arguments of this system", target)

@@ -53,7 +53,7 @@ DRIFT_TIMER = "/etc/systemd/system/ktrial-drift.timer"
 
 
 class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a kept file, in the agent's form. `values` and `reasons` are by address of a knob."""
+    """One entry of a kept file, in the agent's form. `values` and `reasons` map addresses of knobs to texts."""
 
     form: Form
     holds: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Rival(msgspec.Struct, frozen=True):
 
 
 class KeptFile(msgspec.Struct, frozen=True):
-    """A file that ktrial keeps: its text according to the journal, and its present text."""
+    """A file that ktrial keeps: its text according to the journal, and its present text (None without a file)."""
 
     form: Form
     text: str
@@ -103,10 +103,10 @@ class FileChange(msgspec.Struct, frozen=True):
         return PLACES[self.form]
 
 
-class Guarded(msgspec.Struct, frozen=True):
-    """A change of a kernel argument that weakens the machine's protection, and its price.
+class GuardedWord(msgspec.Struct, frozen=True):
+    """A kernel argument whose addition or removal weakens the machine's protection, and the price of that.
 
-    `word` is the argument, after a `-` if it is removed.
+    `word` is the argument as written; before it stands a `-` if `ktrial keep` removes it.
     """
 
     name: str
@@ -127,7 +127,7 @@ class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
     changes: Mapping[str, Change] = {}
     rivals: tuple[Rival, ...] = ()
     sources: Mapping[str, Any] | None = None
-    guarded: tuple[Guarded, ...] = ()
+    guarded: tuple[GuardedWord, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

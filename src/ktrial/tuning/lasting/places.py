@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the file that makes a setting last, by where its knob lies."""
+"""Choose the configuration file that makes a setting last, by the path that the setting writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WITHOUT = (
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides which file takes effect on this machine."""
+    """What decides which configuration file can hold a setting on this machine."""
 
     modules: Collection[str] = ()
     has_zram_generator: bool = False
@@ -43,7 +43,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
-    """Return the entry that makes a setting last, without its reason, or why there is none."""
+    """Return the entry that makes a setting last, still without a reason, or why there is none."""
     path, value = change.path, change.new_text
     for start, reason, hint in _WITHOUT:
         if path.startswith(start):
@@ -94,7 +94,7 @@ def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Omission:
 
 
 def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds) -> Change | None:
-    """Return the change that sets a read-only parameter when its module is loaded next; None for other settings."""
+    """Return the change that sets a read-only parameter the next time its module is loaded; None for other settings."""
     knob = knobs.get(refusal.knob)
     if refusal.kind is not Why.READ_ONLY or knob is None or knob.kind != "module":
         return None
@@ -105,5 +105,5 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
 
 
 def left_out_of(refusal: Refusal) -> Omission:
-    """Return the omission of a setting that the plan skips."""
+    """Return an Omission for a setting that the plan skips."""
     return Omission(refusal.address, refusal.reason, refusal.value, refusal.hint)

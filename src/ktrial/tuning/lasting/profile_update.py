@@ -30,7 +30,7 @@ class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileOutcome(msgspec.Struct, frozen=True):
-    """The plan of the present version of a profile: lasting entries, addresses that do not last, and readings."""
+    """What keeping the present version of a profile would give: lasting entries, and addresses that do not last."""
 
     entries: tuple[LastingEntry, ...]
     left_out: frozenset[str]
@@ -48,7 +48,7 @@ def setting_updates(
     """Return the difference between two versions of a profile on this machine.
 
     `own` maps the kept settings of the profile to their values; `others` are kept for another reason. Only knobs
-    whose setting changed count: a computed value may differ without an update.
+    whose setting changed count, because a computed value may differ without an update.
     """
     changed = {_knob(one) for one in (*before, *after) if (one in before) != (one in after)}
     present = {_knob(one) for one in after}

@@ -31,7 +31,7 @@ _BY_TUNED, _YIELDS = "when TuneD starts, which reads it last", "before TuneD app
 def rivals_of(
     change: Change, form: Form, knobs: Mapping[str, Knob], claims: Claims, services: Iterable[str]
 ) -> Iterator[Rival]:
-    """Yield the other writers of one setting: those that the kept value overrides, and those that override it."""
+    """Yield the other writers of one setting, whether the kept value overrides them or not."""
     knob = knobs[change.knob]
     for claim, item in _lines(knob, change.address.partition("@")[2], change.path, claims):
         differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))

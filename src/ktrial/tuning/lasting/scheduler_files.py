@@ -50,7 +50,7 @@ _OF_OWN_SCHEDULER = ("sched:", "feature:", "kernel.sched_")
 class MeasuredScheduler(NamedTuple):
     """The scheduler of a trial's arm: program and options, and its mode if scx_loader started it.
 
-    `ops` is the name that sched_ext shows, if that is not the program's. `reason` is text for the file.
+    `ops` is the name that sched_ext shows, if it differs from the program's. `reason` is text for the file.
     """
 
     run: tuple[str, ...]
@@ -60,7 +60,7 @@ class MeasuredScheduler(NamedTuple):
 
 
 class BootSchedulers(NamedTuple):
-    """What starts schedulers on a machine: existing units, enabled ones, and the texts of files."""
+    """What starts schedulers on a machine: existing units, enabled units, and the texts of files by path."""
 
     units: Collection[str]
     enabled: Collection[str]
@@ -158,7 +158,7 @@ def _entry(form: Form, holds: Mapping[str, Any], reason: str = "") -> LastingEnt
 def scheduler_changes(
     entry: LastingEntry, notes: Sequence[str], here: BootSchedulers, kept: Mapping[Form, KeptFile]
 ) -> Iterator[FileChange]:
-    """Yield the files that change if this scheduler is kept, also the file of a service that ktrial kept before."""
+    """Yield the files that change if ktrial keeps this scheduler, in place of the scheduler kept before, if any."""
     before = here.texts.get(PLACES[entry.form])
     after = edited(before or "", entry.form, lines_of(entry), notes)
     if after != before:
@@ -188,7 +188,10 @@ def without_scheduler(kept: Mapping[Form, KeptFile]) -> Iterator[FileChange]:
 
 
 def scheduler_rivals(entry: LastingEntry, here: BootSchedulers) -> Iterator[Rival]:
-    """Yield the other service that starts a scheduler at boot: the second one to start fails, or replaces the first."""
+    """Yield the other service if it starts a scheduler at boot too.
+
+    The service that starts second fails, or replaces the scheduler of the first.
+    """
     other = LOADER_UNIT if entry.form == "scx-service" else SERVICE_UNIT
     if other not in here.enabled:
         return
@@ -200,7 +203,7 @@ def scheduler_rivals(entry: LastingEntry, here: BootSchedulers) -> Iterator[Riva
 
 
 def ignored_settings(addresses: Collection[str]) -> list[str]:
-    """Return the kept settings that count only while no sched_ext scheduler is in force."""
+    """Return the addresses of settings that have an effect only while no sched_ext scheduler is in force."""
     return sorted(one for one in addresses if one.startswith(_OF_OWN_SCHEDULER))
 
 
@@ -217,7 +220,7 @@ def wants_text(unit: str) -> str:
 
 
 def edited(old: str, form: Form, lines: str, notes: Sequence[str]) -> str:
-    """Return the file with these lines in place of ktrial's present ones; without a file, `old` is empty."""
+    """Return the file `old` with `lines` in place of ktrial's present lines; `old` is empty if there is no file."""
     plain = restored(old)
     head = "".join(f"# {line}\n" for line in notes) + lines
     if plain is None:
@@ -259,7 +262,10 @@ def _has_our_key(line: str, form: Form) -> bool:
 
 
 def read_scheduler(form: Form, text: str) -> tuple[list[str], LastingEntry | None]:
-    """Return the comment lines and the entry, without its reason, of a text from `edited`; None for other texts."""
+    """Return the comment lines and the entry, without its reason, of a text that `edited` returned.
+
+    For other texts, return no lines and None.
+    """
     if not is_ours(text):
         return [], None
     own = text.partition(_END)[0]
@@ -272,7 +278,7 @@ def read_scheduler(form: Form, text: str) -> tuple[list[str], LastingEntry | Non
 
 
 def look_at_scheduler(entry: LastingEntry, machine: Machine, *, is_pending: bool) -> LiveWord:
-    """Compare the kept scheduler with the one that /sys/kernel/sched_ext shows."""
+    """Return the state of the kept scheduler: whether /sys/kernel/sched_ext shows it or another scheduler."""
     readings = machine.read((_STATE, _OPS))
     state, ops = (one.text if (one := readings[path]) is not None else None for path in (_STATE, _OPS))
     now: str | None = ops if state == "enabled" and ops else state

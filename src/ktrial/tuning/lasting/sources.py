@@ -22,7 +22,7 @@ class KeptSources(NamedTuple):
 
 
 def definition(name: str, profiles: Mapping[str, Profile]) -> list[dict[str, Any]]:
-    """Return what a profile sets, without its reasons."""
+    """Return the settings of a profile without their reasons."""
     return [_setting(one) for one in flatten(name, profiles)]
 
 
@@ -32,9 +32,10 @@ def _setting(one: Setting) -> dict[str, Any]:
 
 
 def sources_of(requests: Iterable[Request], plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """Return the `sources` of a plan that keeps these requests; only profiles of the catalog are recorded.
+    """Return the `sources` of a plan that keeps these requests.
 
-    A generated profile is computed on each machine, so its settings change without an update.
+    Generated profiles are left out, because ktrial computes them on each machine: their settings may change without an
+    update.
     """
     names = [one.origin.removeprefix(_PROFILE) for one in requests if one.origin.startswith(_PROFILE)]
     named = {name for name in names if name in profiles and profiles[name].generated is None}
@@ -53,7 +54,7 @@ def _profile_of(origin: str, named: Iterable[str]) -> str | None:
 
 
 def kept_sources(status: Status) -> KeptSources:
-    """Return what the transactions in force recorded; a later one overrides an earlier one."""
+    """Return what the transactions in force recorded; a later transaction overrides earlier ones."""
     profiles: dict[str, Any] = {}
     origins: dict[str, str | None] = {}
     for transaction in reversed(kept_transactions(status)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the other files of GRUB's configuration: their arguments, and lines that compete with kept ones."""
+"""Read the other files of GRUB's configuration, and find lines that compete with kept kernel arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_grub(machine: Machine) -> dict[str, str]:
 
 
 def words_in_grub(texts: Mapping[str, str]) -> list[str]:
-    """Return the kernel arguments that these files add, except quoted ones, which may be part of another argument."""
+    """Return the kernel arguments that `texts` add, except quoted words, which may be part of another argument."""
     found = []
     for text in texts.values():
         for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
@@ -43,7 +43,7 @@ def words_in_grub(texts: Mapping[str, str]) -> list[str]:
 
 
 def default_in_grub(texts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return where the default entry is set before GRUB reads ktrial's file, and its value; None if nowhere."""
+    """Return the last line before ktrial's file that sets the default entry, and its value; None if there is none."""
     found = None
     for path, text in texts.items():
         for number, line in enumerate(text.splitlines() if not _is_later(path) else (), 1):
@@ -58,7 +58,10 @@ def _is_later(path: str) -> bool:
 
 
 def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -> Iterator[Rival]:
-    """Yield the lines that also set a kept argument or the default entry, or that drop all arguments of earlier files.
+    """Yield the lines that compete with kept entries.
+
+    Such a line sets the same argument or the default entry, adds a removed argument again, or drops all arguments of
+    earlier files.
 
     The kernel takes the last of two values. GRUB puts the arguments of `GRUB_CMDLINE_LINUX_DEFAULT` last.
     """

@@ -99,7 +99,7 @@ _PATTERNS = (
 
 
 def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
-    """Read every file that may set a knob; with `vendor_only` only the distribution's own files."""
+    """Return what every file that may set a knob says; with `vendor_only`, only the distribution's own files."""
     files = _Files(machine, vendor_only=vendor_only)
     unread: list[Unread] = []
     claims: list[ConfiguredValue] = []

@@ -103,7 +103,7 @@ def import_profile(
 
 
 def read_settings(data: bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
-    """Return what a foreign text sets, and its format. Raise BadInput if no line of it can be read."""
+    """Return what a foreign text sets, and its format. Raise BadInput if the text does not have this format."""
     try:
         return read(data, file, as_format)
     except ForeignFormatError as error:
@@ -124,7 +124,10 @@ def _passed_over(lines: Sequence[int]) -> list[str]:
 
 
 def settings_of(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownSetting]:
-    """Yield the settings that an assignment stands for, or why it stands for none."""
+    """Yield the settings that an assignment stands for, and an UnknownSetting for each that a profile cannot hold.
+
+    Yield nothing for kernel arguments that are not tuning, such as `root=` and `quiet`.
+    """
     if item.kind == "boot" and _PLAIN_BOOT.fullmatch(item.name):
         return
     for target in targets(item, catalog.knobs):
@@ -260,7 +263,7 @@ def spelled_setting(word: str, knobs: Mapping[str, Knob]) -> str:
 
 
 class MeantTarget(msgspec.Struct, frozen=True):
-    """A knob, the instances to set (None: all), their value, and a condition on the machine."""
+    """A knob, the instances to set, their value, and a condition on the machine. No selector means all instances."""
 
     knob: Knob
     selector: str | None
@@ -269,7 +272,7 @@ class MeantTarget(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The knob, with its selector if it has instances."""
+        """Return the knob's name, with its selector if it has instances."""
         if not self.knob.placeholders:
             return self.knob.id
         return f"{self.knob.id}@{self.selector or '*'}"
@@ -316,7 +319,10 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
 
 
 def knob_at_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """Return the knob with this file or pattern, or None. The value decides if scheduler features share the file."""
+    """Return the knob that `path`, a file or pattern, belongs to; None if there is none.
+
+    `value` decides between scheduler features, which share a file.
+    """
     for pattern, spelling in _ALIASES:
         path = pattern.sub(spelling, path)
     for knob in knobs.values():

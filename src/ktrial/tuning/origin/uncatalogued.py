@@ -18,7 +18,7 @@ _FILE = re.compile(r"/(?:proc/)?sys(?:/(?!\.{1,2}(?:/|$))[^/*?\[\]{}\s]+)+")
 
 
 def knob_or_file(text: str, knobs: Mapping[str, Knob]) -> tuple[Address, Knob]:
-    """Return the knob with this name or file; for one that the catalog lacks, a stand-in without a known default.
+    """Return the knob with this name or file. If the catalog lacks it, return a stand-in without a known default.
 
     If the name of a sysctl is misspelled, the stand-in has no file on the machine. Raise BadInput for a file outside
     the folders of settings.

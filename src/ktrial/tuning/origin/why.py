@@ -65,7 +65,7 @@ _CHOICE = {
 
 
 def built_value(knob: str, configuration: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the symbol in the kernel's configuration that sets the knob, and the value, or None."""
+    """Return the symbol of the kernel's configuration that sets the knob, and the knob's value; None if none does."""
     symbol = _SAME.get(knob)
     if symbol is not None:
         value = configuration.get(symbol)
@@ -99,7 +99,7 @@ def origins(
     facts: FactBook | None = None,
     meant: Iterable[str | None] = (),
 ) -> tuple[Origin, ...]:
-    """Return who set each knob, per instance; missing knobs are `absent`.
+    """Return who set each knob, for each instance; a knob that the machine lacks has the verdict `absent`.
 
     Nested control groups count only if a selector in `meant` names them.
     """
@@ -118,7 +118,7 @@ def origins(
 
 
 def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
-    """Return the settings that the distribution's own files make on this machine, the last one per instance."""
+    """Return the settings that the distribution's own files make on this machine, for each instance the last one."""
     claims = gather(machine, vendor_only=True)
     knobs = [knob for knob in catalog.knobs.values() if knob.files and knob.kind != "zram"]
     settings: list[Setting] = []
@@ -269,7 +269,7 @@ def claims_about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Co
 
 
 def yields(claim: ConfiguredValue, claims: Claims) -> bool:
-    """Return whether the administrator's files of sysctl.d override a value from TuneD."""
+    """Return whether `claim` is a value of TuneD that the administrator's files of sysctl.d override."""
     return claims.tuned_reapplies and claim.source == "tuned" and claim.assignment.kind == "sysctl"
 
 

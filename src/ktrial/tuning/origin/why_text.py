@@ -35,7 +35,7 @@ def origins_json(origins: Iterable[Origin], untold: Iterable[str]) -> dict[str, 
 
 
 def origins_text(origins: Iterable[Origin], untold: Iterable[str], *, width: int) -> str:
-    """Return one block per instance, and what could not be examined at the end."""
+    """Return a text with a block for each knob and its equal instances, and at the end what could not be examined."""
     notes = [paragraph(f"Not examined: {line}", width=width) for line in untold]
     blocks = [_block(same, width, all_seen=not notes) for same in _alike(origins)]
     return "\n\n".join([*blocks, *notes]) + "\n"

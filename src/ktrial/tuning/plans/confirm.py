@@ -55,7 +55,7 @@ def held_back() -> Iterator[Presses]:
 
 
 def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tuple[Applied, dict[str, Any]]:
-    """Return the reply of an apply, decoded and raw. After Ctrl-C, revert it and raise KeyboardInterrupt."""
+    """Return the reply of `apply`, decoded and raw. After Ctrl-C, revert the transaction; raise KeyboardInterrupt."""
     with held_back() as presses:
         answer = apply()
     applied = decode_reply("apply", answer, Applied)
@@ -90,7 +90,10 @@ def _answer_to(question: str) -> str:
 
 
 def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:
-    """Ask until the lease ends; return 0 if confirmed, 1 if reverted. The lease works even if this process dies."""
+    """Ask until the lease ends whether to keep the settings; return 0 if confirmed, 1 if reverted.
+
+    The lease reverts the settings even if this process dies.
+    """
     try:
         keep = _answer(limit_s)
     except KeyboardInterrupt:
@@ -128,7 +131,7 @@ def _answer(limit_s: float) -> bool:
 
 
 def put_back(root: AgentSession, transaction: int) -> None:
-    """Revert one transaction and report it, unless its lease has already reverted it."""
+    """Revert one transaction and report the result. The lease may already have reverted it, or may do so later."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import revert
     from ktrial.tuning.plans.transaction_text import revert_text

@@ -102,7 +102,7 @@ class ServiceStep(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What `apply` would do on this machine."""
+    """What `apply` would do on this machine. `same` holds the values that are set already."""
 
     title: str
     changes: tuple[Change, ...]

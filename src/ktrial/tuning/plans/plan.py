@@ -37,8 +37,8 @@ def resolve(
 ) -> Plan:
     """Turn settings into a plan. Raise BadInput for settings that are wrong on every machine.
 
-    Raise Contradiction for requests that contradict each other. With `later_wins` the later request overrides the
-    earlier one instead, as for stacked layers.
+    Raise Contradiction for requests that contradict each other. With `later_wins`, the later request overrides the
+    earlier request instead.
     """
     outcomes: dict[str, Change | Refusal] = {}
     zram: list[tuple[Knob, Setting, str]] = []
@@ -73,7 +73,7 @@ def resolve(
 
 
 def with_same(plan: Plan, knobs: Mapping[str, Knob]) -> Plan:
-    """Return the plan with values that are set already among its changes, so that they outlast other transactions."""
+    """Return the plan with the values that are set already as changes too, so that they outlast other transactions."""
     changes = in_write_order([*plan.changes, *plan.same], lambda one: (one.knob,), knobs)
     return msgspec.structs.replace(plan, changes=tuple(changes), same=())
 

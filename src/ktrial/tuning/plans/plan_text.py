@@ -22,7 +22,7 @@ _STEERING = "irq:smp_affinity"
 def plan_text(
     plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, wrong: Mapping[str, BadInput] | None = None, *, width: int
 ) -> str:
-    """Return the plan for people; `wrong` are words that it leaves out because of a mistake."""
+    """Return the plan as text; `wrong` maps words that the plan leaves out to the mistake in each."""
     parts = []
     if plan.changes:
         parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))
@@ -61,7 +61,7 @@ def summary(plan: Plan, wrong: int = 0) -> str:
 
 
 def plan_json(plan: Plan, wrong: Mapping[str, BadInput] | None = None) -> dict[str, Any]:
-    """Return `ktrial.resolved/1`: the plan for the agent, what is already set, what is skipped, and what is wrong."""
+    """Return a `ktrial.resolved/1` document: the agent's plan, and what is set already, skipped or wrong."""
     return {
         "schema": "ktrial.resolved/1",
         "plan": wire_plan(plan, {"kind": "keep"}),

@@ -26,7 +26,10 @@ from ktrial.tuning.plans.wire import wire_plan
 
 
 def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]:
-    """Return the requests of PROFILE and KNOB=VALUE words, in order."""
+    """Return the requests of PROFILE and KNOB=VALUE words, in order.
+
+    Raise BadInput if there is no word, for an unknown name, or for a knob without a value.
+    """
     if not words:
         raise BadInput(
             "nothing to plan",
@@ -68,7 +71,7 @@ def make_plan(
 
 
 def refuse_dangerous(plan: Plan, allowed: bool) -> None:
-    """Raise Refused if a plan has nothing but dangerous settings and the user has not allowed them."""
+    """Raise Refused if a plan skips dangerous settings, changes nothing, and the user has not allowed them."""
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(
@@ -121,7 +124,10 @@ def _generated(request: Request, machine: Machine, catalog: Catalog, facts: Fact
 
 
 def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple[Setting, ...]:
-    """Return the known mainline default of every knob on this machine, except dangerous ones."""
+    """Return settings that write the known mainline defaults on this machine.
+
+    They leave out dangerous knobs, zram, virtual devices and files that cannot be written.
+    """
     from ktrial.tuning.knobs.knob import INSTANCE_FACTS
 
     settings = []

@@ -122,7 +122,7 @@ def held_text(applied: Applied, skipped: Sequence[str]) -> str:
 
 
 def released_text(reverted: Reverted, *, width: int) -> str:
-    """Describe how a command's settings were restored: one line, and one for each that was not restored."""
+    """Describe how a command's settings were restored: one line, and a table of settings that were not restored."""
     steps = reverted.steps
     stays = sum(step.outcome == _HANDED for step in steps)
     more = f"; {stays} {'stays' if stays == 1 else 'stay'} until another command or transaction ends" if stays else ""

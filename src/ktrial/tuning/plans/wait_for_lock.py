@@ -32,7 +32,7 @@ class PatientMachine:
         return self._machine.is_root
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Return the facts named in `only` and those below (`cpu` includes `cpu.model`); all if `only` is empty."""
+        """Return the facts that `only` names (`cpu` includes `cpu.model`); all facts if `only` is empty."""
         return self._machine.facts(only)
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]:

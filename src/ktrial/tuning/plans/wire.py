@@ -15,8 +15,8 @@ def wire_plan(
 ) -> dict[str, Any]:
     """Return the plan as the agent reads it.
 
-    With `keep_going`, the agent continues after a step that fails. With `stacks`, other plans may change its knobs
-    despite the lease.
+    With `keep_going`, the agent continues after a step that fails. With `stacks`, other plans may change the same
+    knobs despite the lease.
     """
     steps: list[dict[str, Any]] = []
     for change in plan.changes:

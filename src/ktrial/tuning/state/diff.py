@@ -65,7 +65,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     fact: str | None = None
 
     def covers(self, difference: ValueDifference) -> bool:
-        """Return whether this declares the difference. A selector by an instance's properties covers all instances."""
+        """Return whether the declaration covers a difference. A selector `[field=value]` covers all instances."""
         if self.fact is not None:
             return difference.kind == "fact" and difference.name == self.fact
         if self.path is not None:
@@ -83,7 +83,7 @@ def difference(
     declarations: Sequence[Declaration] = (),
     notes: Mapping[str, str] | None = None,
 ) -> StateDifference:
-    """Return the difference of two states. `notes` maps paths to what is known about their values."""
+    """Return the difference of two states, split by `declarations`. `notes` maps paths to remarks on their values."""
     files = _StateFiles(before, after, notes or {})
     facts, fact_unclear = _facts(before.facts, after.facts)
     loaded = {one.name.partition(" ")[2] for one in facts if one.name.startswith(f"{_MODULES} ")}

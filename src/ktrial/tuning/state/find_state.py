@@ -35,10 +35,10 @@ class StateStore(Protocol):
 
 
 def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
-    """Return the state's document, and where it was found. `saved` are the names of saved states, for suggestions.
+    """Return the document of the state `which`, and where it was found. `saved` are more names to suggest.
 
-    A label means its newest session with states; without a place, the newest state of that session. A session
-    without a place must have exactly one state.
+    A label means its newest session with states; without a place, the newest state of that session. If a session is
+    named without a place, all of its states must be equal.
     """
     name, _, place = which.partition(":")
     sessions = store.sessions()

@@ -77,10 +77,10 @@ class MachineLock:
         self._descriptor = descriptor
 
     def measure(self) -> None:
-        """Do nothing: a lock on a file excludes other measurements here. Locks on other machines override this."""
+        """Do nothing: the lock on a file excludes other measurements already. Locks on other machines override this."""
 
     def build(self) -> None:
-        """Let trials see, until `close`, that a kernel build is running, if the machine has a place for this."""
+        """Let trials see, until `close`, that a kernel build is running; do nothing if no lock file can be opened."""
         if self._build is None:
             with contextlib.suppress(OSError):
                 self._build = _opened(self._build_places)

@@ -42,7 +42,10 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def holders(locks: str, file: LockedFile, kind: LockKind | None = None) -> tuple[int, ...]:
-    """Return the visible processes that hold a lock on the file, according to the text of `/proc/locks`."""
+    """Return the visible processes that hold a lock on the file, according to the text of `/proc/locks`.
+
+    If `kind` is None, locks of any kind count.
+    """
     found = []
     for line in locks.splitlines():
         match = _HELD.match(line)

@@ -30,7 +30,7 @@ class SavedStates:
         return read_limited(self._path(name)), str(self._path(name))
 
     def save(self, name: str, data: bytes) -> Path:
-        """Save a state; replace one of the same name."""
+        """Save a state, in place of any state of the same name. Raise BadInput for an invalid name."""
         if not _NAME.fullmatch(name) or name == "now":
             raise BadInput(
                 f"invalid name {name!r} for a state",
@@ -51,7 +51,7 @@ class SavedStates:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a file. Raise BadInput if it is missing, or too large for a state."""
+    """Return the content of a file. Raise BadInput if it cannot be read, or is too large for a state."""
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)
@@ -68,7 +68,7 @@ def read_limited(path: Path) -> bytes:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically; it is on disk when this returns."""
+    """Write a file atomically, and return when its content is on disk."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:

@@ -107,7 +107,7 @@ def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration,
 
 
 def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[Declaration, ...]:
-    """Return declarations of the knobs that requests set, and of those that the kernel changes along with them."""
+    """Return declarations of the knobs that requests set, and of the knobs that the kernel changes along with them."""
     found: list[Declaration] = []
     for request in requests:
         for setting in request.settings:
@@ -136,7 +136,7 @@ def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declarati
 
 
 def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
-    """Yield declarations of the knobs that the kernel changes along with this one."""
+    """Yield declarations of the knobs that the kernel changes along with the knob at `address`."""
     knob = find_knob(address, catalog.knobs)
     for other in with_couples([knob], catalog.knobs):
         if other is not knob:

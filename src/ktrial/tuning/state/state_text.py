@@ -43,7 +43,7 @@ def difference_json(found: StateDifference, sides: tuple[str, str], digests: tup
 
 
 def difference_text(found: StateDifference, sides: tuple[str, str], notes: Sequence[str], *, width: int) -> str:
-    """Return undeclared differences, then declared ones, then what could not be compared."""
+    """Return a text with the undeclared differences, then the declared ones, then what could not be compared."""
     parts = []
     if found.undeclared:
         parts.append(_block(_count(found.undeclared, "undeclared difference"), found.undeclared, width))

@@ -17,7 +17,7 @@ from ktrial.watch.diagnosis.symptoms import Happening, Sign, Symptom
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause's activity with its evidence and events; `activity` is None if the recording cannot show it."""
+    """A cause's activity with its evidence and events; `activity` is None if the recording cannot show the cause."""
 
     symptom: Symptom
     activity: Activity | None
@@ -26,7 +26,7 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def at_work(symptom: Symptom, recording: Recording) -> AtWork:
-    """Return the activity of a cause. Events take precedence over series, which only resolve whole samples."""
+    """Return the activity of a cause. Events take precedence over series, because events have exact times."""
     slack_s = recording.clock_error_s + (recording.frames.clock_error_s if recording.frames is not None else 0.0)
     traced = _traced(symptom, recording)
     if traced:

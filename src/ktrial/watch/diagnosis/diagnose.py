@@ -54,9 +54,9 @@ _MOST_STUTTERS, _MOST_SHARE = 10_000, 0.2
 
 
 def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: float | None = None) -> Diagnosis:
-    """Return the diagnosis. Frames above `limit_s` are late; by default, frames that stand out from their neighbours.
+    """Return the diagnosis. Raise BadInput if late frames are too frequent to be exceptions.
 
-    Raise BadInput if late frames are too frequent to be exceptions.
+    Frames longer than `limit_s` are late. Without `limit_s`, frames that stand out from their neighbours are late.
     """
     phases = phases_of(recording)
     working = [at_work(symptom, recording) for symptom in symptoms.values()]

@@ -27,9 +27,9 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
-    """The stutter in which a cause was active for longest, and the evidence of the cause.
+    """The stutter in which a cause was active for longest. `seen` is the evidence of the cause.
 
-    `spans` are the cause's activities around the stutter.
+    `spans` are stretches around the stutter in which the cause was active.
     """
 
     begin_s: float
@@ -39,17 +39,17 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def around_s(self) -> float:
-        """The time before and after the stutter that the picture shows."""
+        """The seconds that the picture shows before and after the stutter."""
         return max(2.0, 3 * self.duration_s)
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause: how many stutters overlap it, how many would by chance, and the p-value of the difference.
+    """A cause, the number of stutters that overlap it, and the p-value of the difference from chance.
 
-    `by_phase` counts these stutters per phase; `late_share` is their share of all late time. By chance, `expected`
-    stutters overlap the cause on average, and at most `expected_high` in 95 % of cases. `active_share` is the share of
-    the recording in which the cause was active. `with_cause` is the named cause that explains most of the same
-    stutters. `threads` counts the events during stutters for the threads hit most often.
+    `by_phase` counts the overlapping stutters per phase; `late_share` is their share of all late time. By chance,
+    `expected` stutters overlap the cause on average, and at most `expected_high` in 95 % of cases. `active_share` is
+    the share of the recording in which the cause was active. `with_cause` is the named cause that explains most of the
+    same stutters. `threads` counts the events during stutters for the threads hit most often.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of stutters; `gap_s` is the time since the previous episode's end, None for the first."""
+    """A group of stutters; `gap_s` is the time since the previous episode's end, None for the first episode."""
 
     begin_s: float
     end_s: float
@@ -79,7 +79,7 @@ class EpisodeFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aggressor(msgspec.Struct, frozen=True, kw_only=True):
-    """A process or group that grew before stutters: its growth in the window before them, and at other times."""
+    """A process or group that grew more in the time before a stutter (`before_bytes`) than usual (`usual_bytes`)."""
 
     name: str
     what: Literal["memory", "page cache", "I/O"]
@@ -146,9 +146,9 @@ class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """A series over the whole recording: mean with its interval, and peak; for counters, of the growth per second.
+    """The mean and the peak of a series; for a counter, of its growth per second.
 
-    `by_phase` is its mean in each phase, None without samples.
+    `low` and `high` are the interval of the mean. `by_phase` is the mean in each phase, None without samples.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of time in which some task waited: the highest value of each step, None without samples."""
+    """The share of time in which some task waited. Each value is the highest in a step, None without samples."""
 
     name: str
     step_s: float

@@ -48,7 +48,7 @@ _WIDE = 900
 
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
-    """Return the page: a section for each recording, and a comparison of the figures if there are several."""
+    """Return the page with a section for each recording, and a comparison if there are several recordings."""
     style = f"{STYLE}\n{TIMELINE_STYLE}"
     policy = (
         f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(TIMELINE_SCRIPT)}'; "

@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.value import kernel_text
 
 
 def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> dict[str, Symptom]:
-    """Return the table of causes by id, in its order. Raise BadInput if the table is invalid."""
+    """Return the causes by id, in the order of the file. Raise BadInput if the file is invalid."""
     found: dict[str, Symptom] = {}
     for symptom in read_toml(path, SymptomFile).symptom:
         if symptom.id in found:
@@ -72,7 +72,7 @@ class Happening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Events of at least `least_s` that show an active cause.
 
     Events of one thread with at most `together_s` between them are merged, and their durations added. If the events
-    cover more than the share `victims_above` of the recording, only those of the frame thread count.
+    cover more than the share `victims_above` of the recording, only events of the frame thread count.
     """
 
     events: tuple[str, ...]
@@ -82,7 +82,7 @@ class Happening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A knob that acts on the cause, with either a value or a method to compute one."""
+    """A knob that acts on the cause, with either a value or a method to compute the value."""
 
     knob: str
     why: str
@@ -99,8 +99,8 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     A stutter may begin up to `lag_s` after the cause. A cause with `consequence` can also be an effect of a stutter,
     and is named only for stutters that nothing else explains. `makes` lists causes that this cause brings about. ktrial
-    names them only for stutters that this cause does not explain. `figure` is the figure of a watched session that
-    counts this cause, for trials of a remedy.
+    names a cause in `makes` only for stutters that this cause does not explain. `figure` is the figure of a watched
+    session that counts this cause, for trials of a remedy.
     """
 
     id: str

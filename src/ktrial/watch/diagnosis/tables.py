@@ -66,7 +66,7 @@ def event_rows(found: Diagnosis) -> list[list[str]]:
 
 
 def episode_rows(found: Diagnosis, most: int) -> list[list[str]]:
-    """Return a row under EPISODES for each of the largest episodes, in order of time."""
+    """Return a row under EPISODES for each of the `most` largest episodes, in order of time."""
     fullest = sorted(found.episodes, key=lambda one: -one.count)[:most]
     return [
         [
@@ -100,7 +100,7 @@ def figure_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
 
 
 def phase_cause_rows(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
-    """Return headers and the number of stutters per phase that overlap each cause; no rows for a single phase."""
+    """Return headers and each cause's overlapping stutters per phase; nothing for a single phase or for many phases."""
     if not 1 < len(found.phases) <= _MOST_PHASES:
         return [], []
     tested = [cause for cause in found.causes if cause.by_phase and cause.overlapping]

@@ -43,7 +43,7 @@ CAUTION = (
 
 
 def screen_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
-    """Return the diagnosis on one screen: causes, their certainty, the worst example, what to try, what is missing."""
+    """Return the diagnosis on one screen: causes, the worst example, what to try, and what the recording lacks."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width), ""]
     sentences = verdict_sentences(found)
     lines += [paragraph(line, width=width) for line in sentences[: 1 + _SCREEN_CAUSES]]
@@ -99,7 +99,7 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
 
 
 def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int, everything: bool = True) -> str:
-    """Return all recordings, each in full or on one screen; several are also shown side by side."""
+    """Return all diagnoses, in full or one screen each. If there are several, also compare the recordings."""
     show = diagnosis_text if everything else screen_text
     texts = [show(one, left_out, width=width) for one, left_out in found]
     if len(found) > 1:
@@ -203,7 +203,7 @@ def worst_strip(worst: Worst) -> list[str]:
 
 
 def not_at_work(found: Diagnosis) -> list[tuple[str, str]]:
-    """Return the causes that were never active, and those that the recording cannot show."""
+    """Return the names of causes that were never active, and of causes that the recording cannot show."""
     labels = (("idle", "never active"), ("unseen", "could not be seen"))
     named = [(label, [cause.name for cause in found.causes if cause.standing == one]) for one, label in labels]
     return [(label, ", ".join(names)) for label, names in named if names]

@@ -37,7 +37,7 @@ class Computed(msgspec.Struct, frozen=True):
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return a higher value for the reached memory limit: a quarter above the limit or the group's peak use.
+    """Return a value a quarter above the memory limit that a group reached, or above its peak use if that is more.
 
     Raise BadInput if the recording lacks the data or the limit no longer exists.
     """
@@ -60,7 +60,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
 
 
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return the CPU quota with the same period, raised by the share of time that the group was throttled.
+    """Return a higher CPU quota with the same period, enough for the CPU time that throttling denied to the group.
 
     Raise BadInput if the recording lacks the data or the quota no longer exists.
     """
@@ -245,7 +245,7 @@ def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
 
 
 def zram_half(knob: Knob, machine: Machine) -> Computed:
-    """Return a zram device of half the memory. Raise BadInput if one exists already, or total memory is unknown."""
+    """Return a zram device of half the memory. Raise BadInput if a device exists, or the total memory is unknown."""
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):

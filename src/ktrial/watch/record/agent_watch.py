@@ -174,7 +174,7 @@ class AgentWatching:
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
-    """Return a source that samples NVIDIA cards at this rate; None if the rate is 0.
+    """Return a source that samples NVIDIA cards `hertz` times a second, by default USUAL_HZ; None if `hertz` is 0.
 
     Raise BadInput for an invalid rate.
     """

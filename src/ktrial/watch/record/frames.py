@@ -47,7 +47,7 @@ class Tail(Protocol):
         """Return the lines since the last call."""
 
     def stop(self) -> None:
-        """Stop reading; lines read before can still be taken."""
+        """Stop reading. `take` still returns the lines that were read before."""
 
 
 class KeptFrames:

@@ -25,7 +25,7 @@ _WAIT = (
 
 
 class HeldProgram:
-    """A program started in the user's terminal and folder, with `environment` or by default the user's own."""
+    """A program in the user's terminal and folder, with `environment` or by default the user's environment."""
 
     def __init__(
         self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
@@ -63,7 +63,7 @@ class HeldProgram:
         return self.ended()
 
     def close(self) -> None:
-        """End a program that was never started; a running one continues."""
+        """End the program if it still waits for `go`. A running program continues."""
         if self._go >= 0:
             os.close(self._go)
             self._go = -1

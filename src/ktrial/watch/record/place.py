@@ -22,9 +22,9 @@ def recording_place(
     others: Sequence[Path] = _OTHERS,
     disks: Callable[[Path], frozenset[str]] = disks_of,
 ) -> Path:
-    """Return the usual folder, or a private folder elsewhere if only that folder is on an unwatched disk.
+    """Return `usual`, or a private folder on another disk if the disk of `usual` is watched.
 
-    If `watched` is None, the watched disks are unknown and the usual folder is used.
+    If no other disk is suitable, or `watched` is None because the watched disks are unknown, return `usual`.
     """
     if watched is None:
         return usual

@@ -60,7 +60,7 @@ class LateFrames:
         self.count = 0
 
     def feed(self, ends_s: Sequence[float], durations_s: Sequence[float]) -> list[tuple[float, float]]:
-        """Add frames; return start and end of the stutters among those that can be judged now."""
+        """Add frames. Return the start and end of each further stutter that can be recognised now."""
         self._ends_s += ends_s
         self._durations_s += durations_s
         self.frames += len(ends_s)

@@ -54,7 +54,7 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def histogram_us(self) -> dict[int, int]:
-        """The sum of all threads' histograms."""
+        """The sum of the histograms of all threads."""
         merged: dict[int, int] = {}
         for thread in self.threads:
             for key, count in thread.histogram_us.items():
@@ -63,12 +63,12 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def beyond(self) -> int:
-        """Number of latencies of all threads that are larger than the histogram's largest bin."""
+        """Number of latencies, of all threads, that are larger than the largest bin."""
         return sum(thread.beyond for thread in self.threads)
 
 
 def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
-    """Parse JSON (begins with `{`), a histogram (has a header), or otherwise plain lines."""
+    """Parse JSON if the data begin with `{`, a histogram if they have the header of one, otherwise plain lines."""
     text = decode_output(data, source)
     if text.lstrip().startswith("{"):
         return read_json(data, source)

@@ -29,7 +29,7 @@ DIRECTIONS = ("read", "write", "trim")
 class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
     """What one job did in one direction during `runtime_ms`; latencies are completion latencies.
 
-    `operations` is None if fio does not print it. Keys of `percentiles` are those of fio ("99.000000").
+    `operations` is None in terse output, which lacks it. The keys of `percentiles` are as fio prints them: "99.000000".
     """
 
     io_bytes: int
@@ -66,7 +66,7 @@ class FioRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fio(data: bytes, source: str = "out.json") -> FioRun:
-    """Parse fio's file, or its stdout with warnings before the JSON; also return jobs that failed."""
+    """Parse fio's output file, or its stdout with warnings before the JSON. The run includes jobs that failed."""
     text = decode_output(data, source)
     begin = 0 if text.startswith("{") else text.find("\n{") + 1
     if not begin and not text.startswith("{"):

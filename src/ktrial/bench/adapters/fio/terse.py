@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fio's terse lines (`--output-format=terse`, versions 3 to 5): one line of semicolon-separated fields per job.
 
-Sizes are in KiB, latencies in whole microseconds. Version 3 has blocks for read and write, 4 adds one for trim, and 5
-adds six fields to each block.
+Sizes are in KiB, latencies in whole microseconds. Version 3 has a block for read and a block for write. Version 4 adds
+a block for trim, version 5 adds six fields to each block.
 """
 
 from __future__ import annotations

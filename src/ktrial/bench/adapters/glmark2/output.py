@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of glmark2: the renderer, each scene's frame rate, and the score.
 
-A scene's line is `[NAME] OPTIONS: FPS: 497 FrameTime: 2.015 ms`; OPTIONS may contain `:` and `=`. FPS is rounded
-up to a whole number, so the frame time is what counts. A scene that could not be set up has no FPS.
+A scene's line is `[NAME] OPTIONS: FPS: 497 FrameTime: 2.015 ms`; OPTIONS may contain `:` and `=`. ktrial reads
+the frame time, because glmark2 rounds FPS up to a whole number. A scene that glmark2 cannot set up has no FPS.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Glmark2Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Glmark2Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `information` holds GL_VENDOR, GL_RENDERER, GL_VERSION and the surface's two lines."""
+    """One run. `information` holds GL_VENDOR, GL_RENDERER, GL_VERSION and two lines about the surface."""
 
     version: str | None
     information: Mapping[str, str]

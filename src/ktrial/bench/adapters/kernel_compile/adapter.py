@@ -66,7 +66,7 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
     """A kernel build; by default, it makes the usual image of this architecture with one job per CPU."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to build once. Raise BadInput without a tree, or without a `target` on an unknown architecture."""
+        """Return how to build once. Raise BadInput if the tree is missing, or `target` on an unknown architecture."""
         given = {**self.parameters, **parameters}
         machine = facts.value("cpu.architecture")
         folder, image = _IMAGES.get(machine, ("", ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a program that needs no player, logged by MangoHud, so that suites and trials can repeat it."""
+"""Frames of a program that runs without a player, logged by MangoHud; suites and trials can repeat such a run."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _LATENCY_FIELD = 2
 
 
 class PgbenchRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of one run. Lag is None without a rate; `skipped` and `late` are None without a limit."""
+    """The report of one run. Lags are None without a fixed rate, `skipped` and `late` without a latency limit."""
 
     version: str | None
     script: str | None

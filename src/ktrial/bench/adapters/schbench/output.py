@@ -43,7 +43,7 @@ _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "u
 
 
 class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The last block of a label; keys of `percentiles` are like "99.0", `samples` is None if not printed."""
+    """The last block of a label. Keys of `percentiles` are like "99" and "99.9"; `samples` is None if not printed."""
 
     percentiles: Mapping[str, Quantity]
     minimum: Quantity | None

@@ -28,7 +28,7 @@ _KNOWN = {*_REQUIRED, "stressor", "bogo-ops", "cpu-usage-per-instance", "max-rss
 class Stressor(msgspec.Struct, frozen=True, kw_only=True):
     """The metrics of one stressor over all its instances; `extra` are metrics that only this stressor prints.
 
-    `instances` are wall times, 0 for a killed instance; empty if this version prints none.
+    `instances` holds the wall time of each instance: 0 if it was killed. It is empty if this version prints none.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SynthMark, a synthesizer's audio thread: how many voices a CPU plays, at what latency, and late wake-ups."""
+"""SynthMark, a synthesizer's audio thread: how many voices a CPU plays, at what latency, and how late it wakes up."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ _SETTING = re.compile(r"\s*(Prime numbers limit|block size|operation): (\S+)\s*"
 class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run; `settings` are as sysbench prints them.
 
-    `events_per_second` and the memory fields are None if the test prints none. `percentile_latency` is the latency of
-    an event at `percentile`; both are None if disabled.
+    `events_per_second`, `operations_per_second` and `transferred` are None in tests that do not print them.
+    `percentile_latency` is the latency of an event at `percentile`; both are None if the run has no percentile.
     """
 
     version: str | None

@@ -26,7 +26,7 @@ _PERCENTS = ("50", "75", "90", "99")
 
 
 class WrkRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; `duration` is as requested, None if not printed; keys of `quantiles` are percents.
+    """One run. `duration` is the requested time, None if not printed. The keys of `quantiles` are percentages.
 
     `errors` counts failures by kind, `refused` counts unsuccessful answers.
     """

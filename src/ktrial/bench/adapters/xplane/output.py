@@ -63,7 +63,7 @@ def is_xplane(data: bytes) -> bool:
 
 
 def read_xplane(data: bytes, source: str = "Log.txt") -> XPlaneLog:
-    """Parse the stages. Raise BadRun if there is none."""
+    """Parse the version and the stages. Raise BadRun if the log has no stage."""
     version: str | None = None
     stages: list[XPlaneStage] = []
     for line, text in numbered(data, source):

@@ -88,13 +88,13 @@ def _unknown(algorithm: str, raw: RawOutput) -> str | None:
 
 
 class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
-    """A load that runs as root; the parameter `data` is `generated` or a file."""
+    """A load that runs as root; the parameter `data` is `generated` or the path of a file."""
 
     root_reason: ClassVar[str | None] = "it creates, fills and removes a zram device"
 
     @property
     def probe(self) -> Probe | None:
-        """The test of whether the kernel has the benchmark's algorithm; None if a parameter names the algorithm."""
+        """A test of whether the kernel has the benchmark's algorithm; None if a parameter names the algorithm."""
         algorithm = self.fixed.get("algorithm")
         if algorithm is None:
             return None

@@ -22,7 +22,7 @@ _DEVICE = re.compile(r"/block/([^/*]+)/|/(policy\d+)/")
 
 
 class PhoneSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file of one setting. The outcome `overwritten` means that another program wrote to it afterwards."""
+    """The result for one file of a setting. `overwritten` means that another program wrote to the file afterwards."""
 
     outcome: str
     knob: str
@@ -34,7 +34,7 @@ class PhoneSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class PhoneRival(msgspec.Struct, frozen=True):
-    """Another module whose scripts mention files that this one writes."""
+    """Another module whose scripts mention files that the module of the log writes."""
 
     id: str
     name: str
@@ -42,7 +42,10 @@ class PhoneRival(msgspec.Struct, frozen=True):
 
 
 class PhoneBoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One boot. `finished` is the time at which it counted as complete; `unread` are lines that ktrial cannot read."""
+    """One boot of the phone. `guard` says why the module did nothing; `unread` are lines that ktrial cannot read.
+
+    `finished` is the time at which the boot counted as complete.
+    """
 
     module: str
     version: str
@@ -58,7 +61,7 @@ class PhoneBoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def in_force(self) -> bool:
-        """Whether every setting that the phone has was set and stayed in force."""
+        """Return whether every setting that the phone has was set and stayed in force; False without settings."""
         applied = bool(self.settings) and self.guard is None
         return applied and not any(one.outcome in _FAILURES for one in self.settings)
 

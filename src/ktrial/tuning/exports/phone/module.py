@@ -34,7 +34,10 @@ def module_id(profile: LastingProfile) -> str:
 
 
 def module_files(profile: LastingProfile, *, installer: bool, web_page: bool) -> dict[str, str]:
-    """Return the files by path. Magisk needs its installer in the zip; KernelSU and APatch show a web page."""
+    """Return the module's files by path.
+
+    `installer` adds the installer that Magisk needs, `web_page` the page that KernelSU and APatch show.
+    """
     files = {name: _script(name) for name in _SCRIPTS}
     body = file_text([*_names(profile.settings), "settings() {", *_calls(profile.settings), "}"])
     version = f"{__version__}-{_digest(body, *files.values())}"

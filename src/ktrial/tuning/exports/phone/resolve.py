@@ -25,7 +25,7 @@ _INPUT_BOOST = "module:cpu_boost.input_boost_freq"
 
 
 def phone_settings(setting: Setting, context: Context, left: list[Omission]) -> list[LastingSetting]:
-    """Return the setting with the recipe of its value.
+    """Return a list of one setting, whose value may be a recipe for the phone.
 
     If a module cannot hold the setting, return an empty list and add the reason to `left`.
     """

@@ -43,7 +43,7 @@ def same_name(left: str, right: str) -> bool:
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    """Read a command line. If the text sets `GRUB_CMDLINE_LINUX`, only those lines count."""
+    """Return the parameters of a kernel command line. If lines set `GRUB_CMDLINE_LINUX*`, only these lines count."""
     lines, unread = split_lines(data, file)
     lines = [line for line in lines if not is_comment(line.text)]
     grub = [Line(line.number, unquoted(found[1].strip())) for line in lines if (found := _GRUB.fullmatch(line.text))]
@@ -84,7 +84,7 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
 
 
 def split_words(text: str) -> list[str]:
-    """Split words like the kernel: quoted spaces do not end a word; quotes around a whole word are removed."""
+    """Return the words as the kernel splits them: quoted spaces do not end a word, quotes around a word are removed."""
     words: list[str] = []
     word, quoted = "", False
     for character in text:

@@ -47,7 +47,7 @@ class Unread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """One value that a foreign text sets, with its place in the text.
+    """One value that a foreign text sets, with its file and line.
 
     `value` is as written, without surrounding white space; None is a boot or module parameter without a value.
     `alternatives` lists all choices, `value` first, if the text uses the first one that is available. `conditions` are
@@ -89,7 +89,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def split_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
-    """Split at newlines only. Lines that are too long, contain a NUL or are not UTF-8 are returned as unread."""
+    """Return the lines, split at newlines only, and as unread those that are too long, hold a NUL or are not UTF-8."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     lines: list[Line] = []

@@ -4,7 +4,7 @@
 A saved web page is read as a list too. Lines of other formats in the list (kernel command lines, module options, lines
 of tmpfiles.d) are read by their own readers. Prose without the name of a setting is ignored and counted. A line is
 reported as unread if it names a scheduler, a kernel, or a setting without a clear value. A value is unclear if there
-are several candidates, or if it has a unit that the kernel does not take. A wrong guess would be worse.
+are several candidates, or if it has a unit that the kernel does not take. The reader does not guess a value.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class NotClosed(ValueError):
 
 
 def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
-    """Return a script's tokens, and (line, reason) for each line that it cannot split."""
+    """Return a script's tokens, and (line, reason) for each line that cannot be split."""
     tokens: list[Token] = []
     failures: list[tuple[int, str]] = []
     documents: list[str] = []
@@ -237,7 +237,10 @@ def lookup(name: str, variables: Mapping[str, list[str] | Unknown]) -> list[str]
 
 
 def arithmetic(text: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """Compute an expression of whole numbers, names, `+ - * / %` and brackets."""
+    """Return the value of an expression of whole numbers, names, `+ - * / %` and brackets, as a list of one text.
+
+    Return Unknown if the value cannot be computed.
+    """
     plain = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", r"\1", text)
     tokens: list[str] = []
     offset, end = 0, len(plain.rstrip())

@@ -50,7 +50,7 @@ def read_sysctl_values(data: bytes) -> dict[str, str]:
 
 
 def sysctl_differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Map each name that differs to its values before and after; None for a missing sysctl."""
+    """Return each sysctl that differs, with its values before and after; None for a missing sysctl."""
     names = sorted(before.keys() | after.keys())
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
@@ -85,7 +85,7 @@ class Masked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Winner(msgspec.Struct, frozen=True, kw_only=True):
-    """The assignment that wins for a key or glob, and those that it overrode, oldest first."""
+    """The assignment that wins for a key or glob, and the assignments that it overrode, oldest first."""
 
     assignment: Assignment
     overrode: tuple[Assignment, ...] = ()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tmpfiles.d files: `w` lines that write a value into a file below /sys or /proc.
 
-`w` and `w+` lines are written whenever systemd-tmpfiles runs, those with `!` only at boot. Lines of other types, and
+systemd-tmpfiles writes `w` and `w+` lines whenever it runs, lines with `!` only at boot. Lines of other types, and
 `w` lines for other files, set no knob and are ignored.
 """
 

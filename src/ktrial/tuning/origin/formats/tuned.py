@@ -3,7 +3,8 @@
 
 The reader supports units of type `sysctl`, `sysfs`, `vm`, `disk`, `cpu` and `bootloader`. It substitutes variables of
 the same file; functions (`${f:…}`) and other variables are reported as unread. `include` is kept as names: the caller
-finds those files, and `reading` reports the line. A value that starts with `>` only raises, one with `<` only lowers.
+finds those files, and `reading` reports the line as unread. A value that starts with `>` only raises, one with `<` only
+lowers.
 """
 
 from __future__ import annotations

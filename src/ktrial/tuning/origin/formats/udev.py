@@ -2,7 +2,7 @@
 """udev rules: which attribute or sysctl a rule sets, and for which devices.
 
 Rules that set neither are ignored. A rule that runs a program on a file below /sys or on sysctl is reported as unread,
-because the program's effect is unknown. Rules that a `GOTO` may skip carry that as a condition.
+because the program's effect is unknown. If a `GOTO` may skip a rule, the rule gets a condition that says so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UdevRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule that sets something: conditions, assignments, and its first line."""
+    """One rule that sets something: its conditions, its assignments, and the number of its first line."""
 
     line_number: int
     matches: tuple[Match, ...]

@@ -37,13 +37,13 @@ _ALWAYS = frozenset(("pre", "table", "tr", "ul", "ol", "li", "h1", "h2", "h3", "
 
 
 def is_page(data: str | bytes, file: str) -> bool:
-    """Return whether the name or the first tag is that of a web page."""
+    """Return whether the name or the first tag shows a web page."""
     head = data[:1000] if isinstance(data, str) else data[:1000].decode("utf-8-sig", "replace")
     return _NAME.search(file) is not None or _START.match(head) is not None
 
 
 def page_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
-    """Return the lines of text of a page; those that are too long are returned as unread."""
+    """Return the lines of a page's text, and as unread the lines that are too long."""
     text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
     reader = _PageReader(file)
     at = 0

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split command lines with quotes and backslashes into words, and match name patterns.
 
-The words are those of `shlex.split`, whose time grows with the square of a word's length. Here it grows linearly.
+The words are the same as from `shlex.split`, whose time grows with the square of a word's length. Here the time grows
+linearly.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _IN_QUOTES = re.compile(r'\\(["\\])')
 
 
 def split_words(line: str) -> list[str]:
-    """Return the words. Raise ValueError for an unclosed quote or a trailing backslash."""
+    """Return the words of `line`. Raise ValueError for an unclosed quote or a trailing backslash."""
     words: list[str] = []
     parts: list[str] = []
     at = 0

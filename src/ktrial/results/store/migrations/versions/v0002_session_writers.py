@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add the process that measures a session, so that no other one continues it between two runs."""
+"""Add the process that measures a session, so that no other process continues it between two runs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ class KtrialAction(ActionBase):
     carry_out: Callable[..., dict[str, Any]]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the result of the task."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         checked, _ = self.validate_argument_spec(argument_spec=self.options, **self.rules)
         given = self._with_files(checked.validated_parameters)

@@ -56,7 +56,7 @@ def apply_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) ->
 
 
 def verify_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Fail if a setting of `apply` is no longer in force."""
+    """Return the transactions after a check. Raise TaskFailed if one of their values is no longer in force."""
     del writes
     words = [] if given["transaction"] is None else [str(given["transaction"])]
     answer = ktrial.run("verify", "--json", *words, accepts=(0, _DRIFTED))

@@ -16,7 +16,7 @@ _GUARD_TRIPPED = 3
 
 
 def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Start a trial, fetch what the machine has finished and send its next plan, or stop the trial."""
+    """Carry out one step of a trial: start, watch or stop it, or fetch finished runs and send the next plan."""
     state = given["state"]
     if state == "watched":
         return _watch(ktrial, given, writes=writes)
