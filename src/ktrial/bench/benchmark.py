@@ -331,17 +331,19 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
         _check_value(outcome, measurement)
 
 
-_AGAIN = "run the benchmark again, or leave this value out"
+_PRINTED = "check what the benchmark printed (`ktrial show SESSION/RUN --raw stdout`)"
 
 
 def _check_value(outcome: Outcome, measurement: Measurement) -> None:
-    shown = f"{outcome.name} is {measurement.original}"
+    wanted = None
     if not math.isfinite(measurement.value):
-        raise BadRun(f"{shown}, which is not a finite number", hint=_AGAIN)
-    if measurement.value < 0 and outcome.kind != "score":
-        raise BadRun(f"{shown}: a {outcome.kind} cannot be negative", hint=_AGAIN)
-    if not outcome.low <= measurement.value <= outcome.high:
-        raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}", hint=_AGAIN)
+        wanted = "a finite number"
+    elif measurement.value < 0 and outcome.kind != "score":
+        wanted = "0 or more"
+    elif not outcome.low <= measurement.value <= outcome.high:
+        wanted = f"{outcome.low:g} to {outcome.high:g} {outcome.unit}"
+    if wanted is not None:
+        raise BadRun(f"{outcome.name}: expected {wanted}, got {measurement.original!r}", hint=_PRINTED)
 
 
 def quoted(raw: RawOutput) -> str:

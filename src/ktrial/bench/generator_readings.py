@@ -29,7 +29,7 @@ Texts = Mapping[str, str | None]
 
 
 class GeneratorLook(NamedTuple):
-    """The content of a generator's files at one moment; `monotonic_s` is the generator's clock."""
+    """The content of a generator's files at one moment, which `monotonic_s` gives on the generator's clock."""
 
     monotonic_s: float
     texts: Texts

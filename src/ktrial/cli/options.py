@@ -52,7 +52,7 @@ load_options = with_options(
     click.option(
         "--load-from",
         metavar="ssh:NAME",
-        help="Machine that sends requests to the benchmark's server (the load generator).",
+        help="Load generator: the machine that sends requests to the benchmark's server.",
     ),
     click.option(
         "--load-address",
@@ -170,7 +170,7 @@ def settings_words(
             expose_value=False,
             metavar="KNOB=VALUE",
             callback=_note_settings,
-            help="Setting to use, the same as an argument KNOB=VALUE. Repeatable.",
+            help="Setting in the form KNOB=VALUE, the same as an argument. Repeatable.",
         ),
     )
 

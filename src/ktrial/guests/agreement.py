@@ -17,6 +17,13 @@ from ktrial.kit.errors import KtrialError
 _AROUND_BYTES = 100
 #: The time limit for a kernel to start its first process with a working KVM.
 _KVM_BEGIN_S = 20.0
+#: What two boots must have in common: fields of GuestRun, and their names for people.
+_TEXTS = {"console": "the console", "stdout": "stdout", "stderr": "stderr", "said": "the agent's replies"}
+_REPORTS = {
+    "begun": "the report of the guest's start",
+    "ended": "the report of the program's end",
+    "failure": "the failure of the guest",
+}
 
 
 class Boots(Protocol):
@@ -116,7 +123,7 @@ def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) 
     if agreed is None:
         raise GuestDiffers(
             f"three runs of the same exact guest differ: {found}",
-            hint="use none of these results; try again with fewer programs and kernel arguments",
+            hint="run the same command again",
         )
     return Agreement(agreed, found)
 
@@ -137,25 +144,25 @@ def digest(run: GuestRun) -> str:
 
 def difference(first: GuestRun, second: GuestRun) -> str | None:
     """Return the first difference of two boots as a clause; None if the boots are equal."""
-    for name in ("console", "stdout", "stderr", "said"):
+    for name, where in _TEXTS.items():
         one, other = (getattr(run, name).splitlines(keepends=True) for run in (first, second))
         for number in range(max(len(one), len(other))):
             left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))
             if left != right:
                 begin = max(0, _same(left, right) - _AROUND_BYTES)
-                return f"line {number + 1} of {name} is {_show_line(left, begin)} and {_show_line(right, begin)}"
-    for field in ("begun", "ended", "failure"):
+                return f"line {number + 1} of {where} is {_show_line(left, begin)} and {_show_line(right, begin)}"
+    for field, what in _REPORTS.items():
         left, right = getattr(first, field), getattr(second, field)
         if left != right:
-            return f"{field} is {_apart(left, right)}"
+            return f"{what} is {_apart(left, right)}"
     return None
 
 
 def _apart(left: object, right: object) -> str:
-    """Return both values as text; of structs, only the fields that differ."""
+    """Return both values as text; of structs, only the fields that differ. None is shown as missing."""
     one, other = msgspec.to_builtins(left), msgspec.to_builtins(right)
     if not isinstance(one, dict) or not isinstance(other, dict):
-        return f"{one!r} and {other!r}"
+        return " and ".join("missing" if found is None else repr(found) for found in (one, other))
     names = [name for name in one if one[name] != other[name]]
     return " and ".join(", ".join(f"{name} {found[name]!r}" for name in names) for found in (one, other))
 

@@ -178,6 +178,6 @@ def _disk_image(work: Path | None) -> bytes:
             why = error.strerror if isinstance(error, OSError) else f"no end within {_MKFS_LIMIT_S:g} s"
             raise KtrialError(
                 f"cannot create a guest's disk with {mkfs}: {why}",
-                hint="run the command again; if it fails again, reinstall e2fsprogs",
+                hint="run the command again, or reinstall e2fsprogs",
             ) from None
         return file.read_bytes()

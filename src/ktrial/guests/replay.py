@@ -158,7 +158,7 @@ def _compare(session: int, known: list[bytes], heard: bytes) -> None:
             raise GuestDiffers(
                 f"the exact guest changed an earlier answer: line {number + 1} of its session {session} was "
                 f"{_show_line(line)} and is now {_show_line(other)}",
-                hint="run the command again and use none of the earlier results",
+                hint="run the same command again",
             )
 
 

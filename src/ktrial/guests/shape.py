@@ -17,6 +17,8 @@ def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mo
     except ValueError as error:
         raise BadInput(f"--memory: {error}", hint="for example  --memory 512MiB") from None
     if memory_bytes < _LEAST_MEMORY:
+        if memory.isdigit():
+            raise BadInput(f"--memory {memory}: a number without a unit is in bytes", hint="add a unit, such as MiB")
         raise BadInput(
             f"--memory {memory}: a guest needs at least {show_bytes(_LEAST_MEMORY)}",
             hint=f"use --memory {_LEAST_MEMORY >> 20}MiB",

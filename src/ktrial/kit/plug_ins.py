@@ -102,7 +102,10 @@ def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]
 
 
 def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple[str, ModuleType]]:
-    """Yield name and module of each usable plug-in from other packages; call `warn` for each unusable one."""
+    """Yield the name and the module of each usable plug-in from other packages; call `warn` for each unusable one.
+
+    Yield none for root.
+    """
     if os.geteuid() == 0 or not _are_there():
         return
     from importlib.metadata import entry_points

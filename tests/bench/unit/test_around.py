@@ -153,6 +153,13 @@ def test_a_counter_of_sleep_that_goes_backwards_fails() -> None:
     assert "a counter that only rises" in str(record.failure)
 
 
+def test_without_a_counter_of_the_package_the_hint_depends_on_what_is_missing() -> None:
+    unreadable = {path: text for path, text in FILES.items() if not path.endswith("energy_uj")}
+    assert "cannot read the RAPL counters" in str(idle(unreadable, answer(b"")).failure)
+    other = {path: "psys\n" if text == "package-0\n" else text for path, text in FILES.items()}
+    assert "RAPL has no counter for a processor package" in str(idle(other, answer(b"")).failure)
+
+
 def test_what_was_watched_is_kept_as_it_was() -> None:
     machine = FakeMachine(FILES)
     benchmark = all_benchmarks()["idle-package"]

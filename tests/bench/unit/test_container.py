@@ -116,7 +116,7 @@ def test_a_daemon_out_of_reach_is_not_taken_for_a_missing_image() -> None:
         Runtimes(ask, lambda name: f"/usr/bin/{name}").box(
             ContainerRequest("docker", "debian:13"), Path("/opt/agent"), []
         )
-    assert caught.value.hint == "start the docker daemon, and join the group docker or run as root"
+    assert caught.value.hint == "make `docker info` work for this user"
 
 
 def test_the_default_image_is_made_by_a_verb() -> None:

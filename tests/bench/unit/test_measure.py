@@ -23,7 +23,7 @@ from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStor
 #: The next step for a run that took too long, for output that cannot be parsed, and for a value that cannot be.
 LESS = "; next: give the benchmark less work, or raise the limit of your own command (--limit, limit_s)"
 READ_IT = "; next: read the output with `ktrial show SESSION/RUN --raw NAME`"
-AGAIN = "; next: run the benchmark again, or leave this value out"
+PRINTED = "; next: check what the benchmark printed (`ktrial show SESSION/RUN --raw stdout`)"
 
 FACTS = FactBook(
     {
@@ -140,10 +140,10 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(failed="no such file"), "could not be started: no such file"),
         (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time" + READ_IT),
         (answer(b""), "stdout:1: '' is not the word time" + READ_IT),
-        (answer(b"time nan"), "time is nan s, which is not a finite number" + AGAIN),
-        (answer(b"time inf"), "time is inf s, which is not a finite number" + AGAIN),
-        (answer(b"time -1"), "time is -1 s: a time cannot be negative" + AGAIN),
-        (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s" + AGAIN),
+        (answer(b"time nan"), "time: expected a finite number, got 'nan s'" + PRINTED),
+        (answer(b"time inf"), "time: expected a finite number, got 'inf s'" + PRINTED),
+        (answer(b"time -1"), "time: expected 0 or more, got '-1 s'" + PRINTED),
+        (answer(b"time 1000"), "time: expected 0 to 100 s, got '1000 s'" + PRINTED),
         (
             answer(cut=True),
             "printed more than is captured, so its output may be incomplete; next: make the benchmark print less",

@@ -20,9 +20,9 @@ def parsed(*values: tuple[str, float]) -> ParsedRun:
         (parsed(), "no measurement found"),
         (parsed(("other", 1)), "measured other, which this benchmark does not declare"),
         (parsed(("time", 1), ("time", 1)), "time was measured twice"),
-        (parsed(("time", float("nan"))), "not a finite number"),
-        (parsed(("time", -0.1)), "a time cannot be negative"),
-        (parsed(("time", 101)), "outside the plausible 0 to 100 s"),
+        (parsed(("time", float("nan"))), "time: expected a finite number, got"),
+        (parsed(("time", -0.1)), "time: expected 0 or more, got"),
+        (parsed(("time", 101)), "time: expected 0 to 100 s, got"),
     ],
 )
 def test_measurements_that_cannot_be(run: ParsedRun, why: str) -> None:

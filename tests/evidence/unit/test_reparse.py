@@ -73,7 +73,7 @@ def test_a_note_more_or_less_is_a_change_and_its_wording_is_not(notes: list[str]
             b"time 1.5",
             "old: old 1.5 s (lower, from '1.5 s'), now not",
         ),
-        ({"measurements": [TIME]}, b"time -1", "now it fails: time is -1 s"),
+        ({"measurements": [TIME]}, b"time -1", "now it fails: time: expected 0 or more, got '-1 s'"),
         ({"measurements": [TIME]}, b"other", "now it fails: stdout:1: 'other' is not the word time"),
         ({"measurements": [TIME], "details": {"a": 1}}, b"time 1.5", "details.a: 1, now nothing"),
         (

@@ -106,7 +106,7 @@ def test_an_exact_guest_that_is_not_is_an_error(boot: Any, tmp_path: Path) -> No
     end = [frame("x", '{"status": 0}'), frame("z", "{}")]
     done = boot("; ".join([BEGIN, "echo same > $console; echo $$ >> $console", *end]), "--mode", "exact")
     assert done.returncode == 125
-    assert "three runs of the same exact guest differ: line 2 of console is '" in done.stderr
+    assert "three runs of the same exact guest differ: line 2 of the console is '" in done.stderr
     done = boot("; ".join([BEGIN, "echo same > $console", *end]), "--mode", "exact")
     assert done.returncode == 0
     assert "two runs are identical to the last byte: SHA-256 " in done.stderr
@@ -114,7 +114,7 @@ def test_an_exact_guest_that_is_not_is_an_error(boot: Any, tmp_path: Path) -> No
     once = f"if mkdir {tmp_path}/once; then echo odd >> $console; fi 2>&-"
     done = boot("; ".join([BEGIN, "echo same > $console", once, *end]), "--mode", "exact")
     assert done.returncode == 0
-    assert "one of three runs differed from the other two: line 2 of console is " in done.stderr
+    assert "one of three runs differed from the other two: line 2 of the console is " in done.stderr
     assert "two runs are identical to the last byte: SHA-256 " in done.stderr
     assert "Time in this guest counts instructions" in done.stderr
 

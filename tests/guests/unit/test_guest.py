@@ -10,6 +10,7 @@ import pytest
 from ktrial.bench.guest_tools import Job, Shape
 from ktrial.guests.boot import BootLimits, Guests
 from ktrial.guests.programs import GuestFiles
+from ktrial.guests.shape import guest_shape
 from ktrial.kernels.images.architectures import X86_64
 from ktrial.kernels.images.images import KernelFiles
 from ktrial.kit.errors import BadInput
@@ -33,3 +34,9 @@ def test_more_than_the_guests_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"a guest needs twice the size of its files \(3 MiB\)") as caught:
         boot(tmp_path, kernels.image(), 4 << 20, {"/bin/large": b"x" * (3 << 20)})
     assert caught.value.hint == "use --memory 7MiB or more"
+
+
+def test_memory_without_a_unit_is_in_bytes() -> None:
+    with pytest.raises(BadInput, match="--memory 512: a number without a unit is in bytes") as caught:
+        guest_shape("512", None, (), None)
+    assert caught.value.hint == "add a unit, such as MiB"

@@ -78,11 +78,16 @@ def test_two_exact_runs_that_are_the_same() -> None:
     [
         (run(stdout=b"one\nthree\n"), "line 2 of stdout is 'two' and 'three'"),
         (run(stdout=b"one\n"), "line 2 of stdout is 'two' and missing"),
-        (run(console=b""), "line 1 of console is '[ 0.0] x' and missing"),
-        (run(ended=ProgramEnded(status=1)), "ended is status 0 and status 1"),
-        (run(begun=msgspec.structs.replace(BEGUN, uptime_s=1.51)), "begun is uptime_s 1.5 and uptime_s 1.51"),
+        (run(console=b""), "line 1 of the console is '[ 0.0] x' and missing"),
+        (run(ended=ProgramEnded(status=1)), "the report of the program's end is status 0 and status 1"),
+        (
+            run(begun=msgspec.structs.replace(BEGUN, uptime_s=1.51)),
+            "the report of the guest's start is uptime_s 1.5 and uptime_s 1.51",
+        ),
+        (run(begun=None), "the report of the guest's start is {"),
+        (run(failure="the kernel panicked"), "the failure of the guest is missing and 'the kernel panicked'"),
     ],
-    ids=["line", "missing", "console", "status", "time"],
+    ids=["line", "missing", "console", "status", "time", "no-start", "failure"],
 )
 def test_the_first_difference_is_an_error(other: GuestRun, where: str) -> None:
     assert digest(other) != digest(RUN)

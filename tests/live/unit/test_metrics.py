@@ -53,6 +53,7 @@ def test_what_is_written_is_what_is_read(text: str, name: str, direction: str, s
         ("promtheus:http://h", "did you mean prometheus"),
         ("prometheus:http://h", "query= is missing"),
         ("prometheus:ftp://h?query=x", "not an http or https address"),
+        ("prometheus:http://h:0?query=x", "has port 0"),
         ("prometheus:http://me:secret@h?query=x", "contain a user name or a password"),
         ("prometheus:http://h?query=x&poll=0", "poll"),
         ("prometheus:http://h?query=x&version=a b", "not the name of a label"),

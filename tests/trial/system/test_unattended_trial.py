@@ -199,7 +199,7 @@ def test_a_killed_head_loses_no_run_and_makes_none_twice(place: Place) -> None:
         time.sleep(0.05)
     planned = place.made()
     refused = place.run("trial", "resume")
-    assert (refused.status, "fetch the runs and continue with `ktrial trial resume" in refused.err) == (4, True), refused.err
+    assert (refused.status, "run `ktrial trial resume" in refused.err) == (4, True), refused.err
     place.begin_anew()
     ran = place.run("trial", "resume", "--unattended")
     assert ran.status == 0, ran.err

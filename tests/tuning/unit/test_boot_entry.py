@@ -356,7 +356,7 @@ def test_pages_of_two_sizes_add_up() -> None:
         (["a='b'"], BadInput, "is not a kernel argument"),
         (["-"], BadInput, "is not a kernel argument"),
         ([" "], BadInput, "no kernel argument"),
-        (["softlockup-panic=0"], BadInput, "every trial boot sets it"),
+        (["softlockup-panic=0"], BadInput, "ktrial reserves it"),
         ([f"a={'x' * 1900}"], Refused, "the kernel accepts at most 2047"),
     ],
 )

@@ -70,7 +70,7 @@ class CommandJournalFile:
         except OSError as error:
             raise KtrialError(
                 f"cannot read {self._path}: {error.strerror}",
-                hint="make the file readable, then run `ktrial recover`",
+                hint="make the file readable for this user",
             ) from None
         entries = []
         # A last line without its end was cut off: its command was not run.

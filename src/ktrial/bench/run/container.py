@@ -127,7 +127,7 @@ class Runtimes:
         if runtime != "docker":
             return self.answer([path, "--version"], f"cannot use {path}", f"first make `{runtime} --version` work")
         question = [path, "version", "--format", "{{.Server.Version}}"]
-        hint = "start the docker daemon, and join the group docker or run as root"
+        hint = "make `docker info` work for this user"
         return f"docker version {self.answer(question, 'cannot use docker', hint)}"
 
     def _user(self, runtime: Runtime, path: str) -> list[str]:
@@ -252,7 +252,7 @@ class ContainerExecutor:
             image = self.container.image
             raise KtrialError(
                 f"cannot reach the agent in the container of {image} ({error.message})",
-                hint="run the same command again; ktrial continues from the stored runs",
+                hint="run the same command again to continue from the stored runs",
             ) from None
 
     def _connect(self) -> DetachedTransport:
@@ -265,7 +265,7 @@ class ContainerExecutor:
             except AgentError as error:
                 raise KtrialError(
                     f"{box.container.runtime} cannot start the agent in {box.container.image} ({error.message})",
-                    hint="read the output above, and check that the image is for this architecture",
+                    hint="check that the image is for this architecture",
                 ) from None
         return DetachedTransport(box.enter)
 

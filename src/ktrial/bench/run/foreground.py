@@ -49,7 +49,7 @@ class AttachedLauncher:
                 pass  # signals that came while the program ended were meant for it
         except OSError as error:
             raise KtrialError(
-                f"cannot start {argv[0]}: {error.strerror}", hint="check the path, and that the file is executable"
+                f"cannot start {argv[0]}: {error.strerror}", hint="check that the file exists and is executable"
             ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -19,8 +19,8 @@ _END_S = 60.0
 class AgentRunRecorder:
     """Implements `bench.run.ports.RunRecorder`; `connect` opens the session at the first recording.
 
-    The agent watches the threads of `process` and of all processes that it starts afterwards. With `holds`, the
-    agent sends nothing before the end of the recording.
+    The agent watches the threads of the process that `process` returns, and of all processes that it starts
+    afterwards. With `holds`, the agent sends nothing before the end of the recording.
     """
 
     def __init__(self, connect: Callable[[], AgentSession], process: Callable[[], int], *, holds: bool = False) -> None:

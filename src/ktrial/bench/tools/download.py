@@ -36,7 +36,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         if not newurl.startswith("https://"):
             raise KtrialError(
                 f"{req.full_url} redirects to {newurl}, which is not https",
-                hint="download the file yourself and give its path",
+                hint="give the path of a file that you downloaded yourself",
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -44,7 +44,9 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> None:
     """Download an https address to a new file, with the proxies and SSL_CERT_FILE of the environment."""
     if not address.startswith("https://"):
-        raise BadInput(f"{address} is not an https address", hint="download the file yourself and give its path")
+        raise BadInput(
+            f"{address} is not an https address", hint="give the path of a file that you downloaded yourself"
+        )
     opener = urllib.request.build_opener(_HttpsOnly)
     request = urllib.request.Request(address, headers={"User-Agent": f"ktrial/{__version__}"})
     deadline = time.monotonic() + LIMIT_S
@@ -55,13 +57,13 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
                 left -= len(chunk)
                 if left < 0:
                     raise KtrialError(
-                        f"{address} is larger than {show_bytes(most_bytes)}",
+                        f"cannot download {address}: it is larger than {show_bytes(most_bytes)}",
                         hint="check the address",
                     )
                 if time.monotonic() > deadline:
                     raise KtrialError(
                         f"cannot download {address}: it took longer than {LIMIT_S / 60:g} min",
-                        hint="download the file yourself and give its path",
+                        hint="give the path of a file that you downloaded yourself",
                     )
                 file.write(chunk)
             if answer.length:
@@ -73,5 +75,5 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # the error holds the connection
         raise KtrialError(
-            f"cannot download {address}: {reason}", hint="download the file yourself and give its path"
+            f"cannot download {address}: {reason}", hint="give the path of a file that you downloaded yourself"
         ) from None

@@ -65,7 +65,9 @@ class Workshop:
         place = place or recipe.upstream
         if "://" in place:
             if not place.startswith("https://"):
-                raise BadInput(f"{place} is not an https address", hint="download the file yourself and give its path")
+                raise BadInput(
+                    f"{place} is not an https address", hint="give the path of a file that you downloaded yourself"
+                )
             if not place.endswith(_ARCHIVES):
                 return self._fetch_commit(place, recipe.commit, recipe)
             archive = self._folder / "archive"
@@ -133,7 +135,7 @@ class Workshop:
         if accepted_sha256 is None:
             raise KtrialError(
                 f"cannot verify {place}: you gave no SHA-256; the archive has {found}",
-                hint=f"compare this SHA-256 with the publisher's, then build with --accept-sha256 {found}",
+                hint=f"use --accept-sha256 {found} if the publisher names the same SHA-256",
             )
         if found != accepted_sha256:
             raise KtrialError(

@@ -82,7 +82,7 @@ from ktrial.cli.options import json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, /, as_json: bool, **options: Any) -> int:
-    """Find the commit after GOOD, up to and including BAD, that changed the outcome.
+    """Find the commit that changed the outcome, after GOOD and up to and including BAD.
 
     \b
     ktrial kernel config . --config tinyconfig --fragment guest -o /tmp/guest

@@ -50,9 +50,9 @@ def command(
     ktrial kernel package kernel-6.12.src.rpm -o fedora
     ktrial kernel package linux-6.12 --patch bore.patch -o ubuntu    # a folder with debian/rules
 
-    SOURCE is a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; ktrial never changes it. Its
-    packaging alone decides what is built and how. Run the same command again to continue an interrupted build (an
-    RPM build starts over). `ktrial kernel boot`, `inspect` and `trial` accept the packages.
+    SOURCE is a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; ktrial never changes it. The
+    packaging in SOURCE alone decides what is built and how. To continue an interrupted build, run the same command
+    again (an RPM build starts over). `ktrial kernel boot`, `inspect` and `trial` accept the packages.
     """
     from ktrial.kernels.kernel_package import packaged_text
 
@@ -73,7 +73,8 @@ def _package(
     found = find(word)
     words = [parse_patch(one) for one in patches]
     if words and found.packaging != "debian":
-        raise BadInput("--patch supports Debian packaging only", hint="add the patch to the spec or the PKGBUILD")
+        own = "spec" if found.packaging == "rpm" else "PKGBUILD"
+        raise BadInput("--patch supports Debian packaging only", hint=f"add the patch to the {own}")
     check_packaging(found)
     output.mkdir(parents=True, exist_ok=True)
     packs = OwnPackaging(found, output, jobs or len(os.sched_getaffinity(0)), anyway=anyway)

@@ -303,9 +303,9 @@ def trial_of(session: AgentSession, now: BootStatus) -> str | None:
 
 
 def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
-    """Wait until the agent has judged a trial boot.
+    """Wait until the agent has judged a trial boot, but at most 3660 s; return the status.
 
-    Until then the check must stay installed, because only the check brings back a machine whose boot hangs.
+    Until the judgement the check must stay installed, because only the check brings back a machine whose boot hangs.
     """
     now = read_status(session)
     if is_being_checked(now):

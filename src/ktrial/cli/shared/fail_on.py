@@ -63,7 +63,7 @@ def _fail_on(text: str) -> Callable[[F], F]:
 
 _TEXT = (
     "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. worse:5% requires"
-    " proof of a change of more than 5 %."
+    " proof of a worsening by more than 5 %; of an outcome without direction, any such change counts."
 )
 fail_on_option = _fail_on(_TEXT)
 #: For a command that also compares files without the order of their runs.

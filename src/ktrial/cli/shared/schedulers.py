@@ -120,7 +120,7 @@ def _refuse_mixture(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> 
             f"cannot use {given} with --live, which watches the work that runs anyway", hint=f"leave out {given}"
         )
     if given is not None:
-        raise BadInput(f"{given} requires --live", hint="add --live and a metric of your work")
+        raise BadInput(f"{given} requires --live", hint="add --live with a metric of your work")
 
 
 def _installed(app: App, modes: Sequence[str]) -> tuple[InstalledScheduler, ...]:

@@ -131,7 +131,7 @@ def refuse_plans(app: App, stored: StoredTrial | None) -> None:
         raise Refused(
             f"cannot continue {stored.trial} here: this machine measured some of its blocks by itself (--unattended), "
             "and ktrial has not fetched these runs",
-            hint=f"fetch the runs and continue with `ktrial trial resume {stored.trial} --unattended`",
+            hint=f"run `ktrial trial resume {stored.trial} --unattended` to fetch the runs and continue",
         )
 
 

@@ -132,7 +132,7 @@ _design_options = with_options(
 @json_option
 @click.pass_obj
 def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **options: Any) -> int:
-    """Run commands in turn, in random order, until it is clear which is faster or --budget is used up.
+    """Run commands alternately in random order until it is clear which is faster or --budget is used up.
 
     \b
     ktrial ab 'sort data' 'sort -n data'

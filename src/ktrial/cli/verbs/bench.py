@@ -119,7 +119,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Run a suite of benchmarks, one benchmark or any command several times, and store every run.
+    """Run a suite, a benchmark or a command several times, and store every run.
 
     \b
     ktrial bench quick

@@ -56,7 +56,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Pack sessions with all their data into one file, OUT.tar.zst, that others can check.
+    """Pack sessions with all their data into OUT.tar.zst, a file that others can check.
 
     Without names ktrial packs every session, or with --comparison the compared sessions. A session includes its
     records, raw output, machine states and trials. Name a trial to pack its session.

@@ -15,6 +15,7 @@ def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
     \b
+    mkdir -p ~/.local/share/bash-completion/completions
     ktrial completion bash > ~/.local/share/bash-completion/completions/ktrial
     """
     from click.shell_completion import get_completion_class

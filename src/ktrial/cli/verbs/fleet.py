@@ -122,9 +122,10 @@ def collect(
 @json_option
 @click.pass_obj
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
-    """Make the proven settings of a fleet's trial last on the machines of an inventory, wave by wave.
+    """Keep the proven settings of a fleet's trial on the machines of an inventory, wave by wave.
 
-    If a machine fails, ktrial stops the roll-out and undoes what this wave changed. With --undo, it only stops.
+    If a machine fails, ktrial stops the roll-out and undoes what that machine's wave changed. With --undo, it only
+    stops.
 
     FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """

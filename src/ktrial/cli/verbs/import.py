@@ -39,9 +39,9 @@ def command(
     ktrial import --label stock before.json
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, MSI Afterburner,
-    Phoronix, mmtests, lkp, margine, CSV, and its own results and bundles. It detects the format from the content.
-    Files may be compressed with gzip.
+    ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, Phoronix, mmtests, lkp and
+    margine. It also reads logs of MangoHud and MSI Afterburner, telemetry of X-Plane, CSV, and its own results and
+    bundles. It detects the format from the content. Files may be compressed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
     from ktrial.judge.model.query import ImportOptions

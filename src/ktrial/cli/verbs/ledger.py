@@ -26,7 +26,7 @@ class ShowsLedger(click.Group):
 def command() -> None:
     """List what was tried here: `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`.
 
-    Verdicts of others, from bundles that you import, come after your own. They never count as evidence
+    Verdicts of others in imported bundles come after your own. They never count as evidence
     about this machine.
     """
 
@@ -86,8 +86,8 @@ def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -
     `ktrial ledger` lists these verdicts after your own, beginning with the most similar machines. They never count as
     evidence about this machine: `keep` and `retest` ignore them; `explain`, `suggest` and `status` only show them.
 
-    ktrial refuses a bundle whose verdicts do not follow from its runs. It also refuses a bundle of this machine, which
-    `ktrial import` accepts.
+    ktrial refuses a bundle whose verdicts do not follow from its runs, and one that --keep-identity made. It also
+    refuses a bundle of this machine or without verdicts, which `ktrial import` accepts.
     """
     from ktrial.cli.shared.others import import_others
 

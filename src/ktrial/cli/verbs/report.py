@@ -49,7 +49,7 @@ _WIDE, _NARROW = 900, 400
 def command(
     app: App, what: str, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool
 ) -> int:
-    """Write a trial, or the result of `ktrial compare -o`, as .html, .md, .svg, .png, or .xml (JUnit).
+    """Write a trial or the result of `ktrial compare -o` as .html, .md, .svg, .png, or .xml (JUnit).
 
     The HTML report is one file that works offline.
 

@@ -31,8 +31,8 @@ def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json
     ktrial lists the transactions in force with their time limits, unfinished transactions with the reason, and damaged
     journals. `kept` settings last across boots (`ktrial keep`); `applied` settings end with the next boot.
 
-    With --check, the exit status is 3 if something differs and 6 if nothing is kept, otherwise 0. If you name settings,
-    6 means that at least one of them is neither kept nor applied.
+    Settings as arguments need --check. With --check, the exit status is 3 if something differs and 6 if nothing is
+    kept, otherwise 0. If you name settings, 6 means that at least one of them is neither kept nor applied.
     """
     if check:
         return _check(app, words, as_json=as_json)

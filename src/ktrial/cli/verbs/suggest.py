@@ -23,10 +23,10 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, name: str | None, as_json: bool) -> None:
-    """List the settings of goals, and of the goals' profiles, that would change something on this machine.
+    """List settings worth a try on this machine, for one goal (such as gaming) or for all.
 
-    For each setting, ktrial shows the price, the evidence for and against it, and a command that tests it. ktrial
-    applies nothing.
+    Each goal names settings and profiles; ktrial leaves out what would change nothing here. For each setting, it
+    shows the price, the evidence for and against the setting, and a command that tests it. ktrial applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger
     from ktrial.cli.shared.others import verdicts_elsewhere

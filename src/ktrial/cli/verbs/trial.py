@@ -49,7 +49,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @fail_on_option
 @json_option
 def resume(app: App, /, name: str | None, **options: Any) -> int:
-    """Continue an interrupted or paused trial (default: the newest)."""
+    """Continue an interrupted or paused trial (default: the newest of all)."""
     from ktrial.cli.shared.run_trial import resume_trial
 
     consent = boot_consent({"anyway": False, **options})
@@ -74,7 +74,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 def next_(
     app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
 ) -> int:
-    """Measure the next configuration of a trial in which you change settings or reboot (default: the newest)."""
+    """Measure the next configuration of a trial in which you change settings or reboot (default: the newest of all)."""
     if boots and name is not None:
         from ktrial.cli.shared.boot_questions import go_on
         from ktrial.cli.shared.boot_trials import continue_in_boots
@@ -112,7 +112,7 @@ def stop(app: App, name: str | None) -> int:
 @fail_on_option
 @json_option
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
-    """Continue an inconclusive trial (default: the newest) whose protocol has `[design] extend = true`."""
+    """Continue an inconclusive trial (default: the newest of all) whose protocol has `[design] extend = true`."""
     from ktrial.cli.shared.run_trial import extend_trial
 
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)

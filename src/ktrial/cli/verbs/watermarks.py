@@ -23,7 +23,7 @@ _TALKS = "use --host guest:KERNEL"
 @click.option(
     "--lead",
     metavar="SIZE|TIME",
-    help="Lead to compute a setting for, such as 2GiB, or 500ms with --rate or --measure.",
+    help="Lead that you want, such as 2GiB, or 500ms with --rate or --measure; ktrial computes the setting.",
 )
 @click.option("--rate", metavar="SIZE", help="Memory that programs allocate per second, such as 2GiB, for --lead TIME.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")

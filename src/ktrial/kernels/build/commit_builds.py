@@ -65,7 +65,7 @@ class CommitHistory:
         base = self.git(
             *("merge-base", good, bad),
             what="GOOD and BAD have no common commit",
-            hint="use a GOOD from the history of BAD; in a shallow clone, run `git fetch --unshallow` first",
+            hint="use a GOOD from the history of BAD, or complete a shallow clone with `git fetch --unshallow`",
         ).strip()
         if base != good:
             raise BadInput(

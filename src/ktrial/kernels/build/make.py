@@ -117,7 +117,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
         raise KtrialError(
             f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]),
-            hint="fix the error above, then try again",
+            hint="fix the error above",
         )
     return done.stdout
 

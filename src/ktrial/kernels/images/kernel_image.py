@@ -34,7 +34,7 @@ _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
     (lz4.MAGIC, "lz4", lz4.unpacked),
     (b"\x89LZO", "lzo", None),
 )
-_REPACK = "name the vmlinux, or build the kernel with CONFIG_KERNEL_ZSTD=y"
+_REPACK = "use a kernel that is compressed with zstd, gzip or xz"
 
 
 class KernelImage(NamedTuple):
@@ -146,7 +146,11 @@ def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
                     f"cannot unpack its kernel: {error.message}", file=source, hint="build or download the kernel again"
                 ) from None
     begin = payload[:6].hex(" ")
-    raise BadInput(f"cannot unpack its kernel: unknown compression {begin}", file=source, hint=_REPACK)
+    raise BadInput(
+        f"cannot unpack its kernel: damaged, or of an unknown compression ({begin})",
+        file=source,
+        hint="use an undamaged kernel that is compressed with zstd, gzip or xz",
+    )
 
 
 def _payload(data: bytes, source: str) -> bytes:

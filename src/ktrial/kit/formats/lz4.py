@@ -27,7 +27,7 @@ def unpacked(data: bytes) -> bytes:
         if len(content) > _LIMIT_BYTES:
             raise BadInput(
                 f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES >> 20} MiB",
-                hint="check that this is the right file",
+                hint=f"use a file whose content is at most {_LIMIT_BYTES >> 20} MiB",
             )
     if not content:
         raise BadInput("cannot unpack lz4 data: no complete block", hint=_AGAIN)

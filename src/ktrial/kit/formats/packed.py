@@ -90,7 +90,7 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
         if size > LIMIT_BYTES:
             raise BadInput(
                 f"cannot unpack {name} data: the content exceeds {show_bytes(LIMIT_BYTES)}",
-                hint="check that this is the right file",
+                hint=f"use a file whose content is at most {show_bytes(LIMIT_BYTES)}",
             )
     return b"".join(parts)
 

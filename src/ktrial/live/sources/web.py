@@ -70,8 +70,10 @@ def check_address(address: str, option: str) -> None:
         raise BadInput(
             f"{option}: cannot read the address {address!r} ({in_lower_case(str(error))})", hint=_EXAMPLE
         ) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise BadInput(f"{option}: {address!r} is not an http or https address", hint=_EXAMPLE)
+    if port == 0:
+        raise BadInput(f"{option}: {address!r} has port 0", hint="use a port of 1 to 65535")
     if parts.username is not None or parts.password is not None:
         raise BadInput(
             f"{option}: an address must not contain a user name or a password, because trials are stored and shared",
@@ -83,7 +85,7 @@ def check_address(address: str, option: str) -> None:
         )
 
 
-_EXAMPLE = "for example  http://localhost:9090"
+_EXAMPLE = "write the address as in prometheus:http://localhost:9090 or openmetrics:http://localhost:9100/metrics"
 
 
 def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
@@ -101,7 +103,7 @@ def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
         why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise NotRead(
             f"cannot fetch {_host(address)} ({why})",
-            hint="check the address, and that the server is running",
+            hint="check that a server runs at this address",
         ) from None
 
 

@@ -20,7 +20,7 @@ MOST_PICTURES = 4
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a picture for each of the weightiest contrasts that were measured on several machines."""
+    """Yield a picture for each of the most important contrasts that were measured on several machines."""
     pooled = [
         (outcome, contrast, rows)
         for outcome in by_weight(comparison.outcomes)

@@ -15,7 +15,7 @@ from ktrial.results.store.runs import Store
 
 
 class Recorder:
-    """Records runs; opens the store on first use. `unix_ms` returns the wall-clock time."""
+    """Records runs in the store, which `open_store` opens on first use. `unix_ms` returns the wall-clock time."""
 
     def __init__(self, open_store: Callable[[], Store], unix_ms: Callable[[], int]) -> None:
         self._open_store = open_store

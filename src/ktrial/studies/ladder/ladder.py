@@ -140,9 +140,9 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """Return the ladder without tiers that have the kernel and the arguments of the tier below.
+    """Return the ladder without tiers that have the same kernel and kernel arguments as the tier below.
 
-    Such tiers may add nothing.
+    The settings of such a tier may change nothing.
     """
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}

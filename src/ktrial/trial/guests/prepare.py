@@ -230,7 +230,7 @@ def refuse_unlike(guest: GuestFile, kernels: Sequence[KernelFound]) -> None:
             raise BadInput(
                 f"cannot compare {first.name} ({first.identity.architecture}) with {one.name} "
                 f"({one.identity.architecture}) in guests",
-                hint="compare kernels for one architecture",
+                hint="compare kernels for the same architecture",
             )
     if guest.mode == "exact":
         _refuse_compilers(kernels)

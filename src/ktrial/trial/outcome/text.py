@@ -147,7 +147,7 @@ def pilot_text(event: PilotBegan | PilotEnded, *, width: int) -> str:
 
 
 def phase_text(event: PeriodPhase) -> str:
-    """Return what happens now in a period."""
+    """Return what ktrial does in this phase of a period, and until when; or ask the user for a rating."""
     if event.phase == "rate":
         return "how was it? press 1 (bad) to 5 (good)"
     until_s = None if event.until_unix_ms is None else event.until_unix_ms / 1000

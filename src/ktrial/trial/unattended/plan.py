@@ -57,7 +57,10 @@ class PlannedArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command or a load, as the fields of its request. `folder` is the private folder of the run, for the head."""
+    """A command or a load; `exec` or `load` holds the fields of its request to the agent.
+
+    In `folder` the head finds the run's files; the agent ignores it.
+    """
 
     label: str
     folder: str

@@ -61,7 +61,8 @@ class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
 class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's reply to `boot-status`.
 
-    `armed` is the entry that the loader boots next, `running` the one that booted; None means the default entry.
+    `armed` is the entry of ktrial that the loader boots next, and `running` the entry of ktrial that booted. None means
+    that it is no entry of ktrial.
     `guards` are the units that must be active for a boot to be healthy.
     """
 

@@ -16,7 +16,7 @@ from ktrial.tuning.origin.formats.command_line import same_name
 
 #: Carries the ID of a trial boot's entry.
 MARK = "ktrial.boot"
-#: Arguments that the agent adds to every trial boot, and that the user must not change.
+#: Arguments of trial boots that only the agent sets; `systemd.watchdog_sec` only if the machine has a watchdog.
 NETS = (
     "panic",
     "oops",
@@ -108,7 +108,7 @@ def _change(text: str) -> WordChange:
         )
     name, equals, value = plain.partition("=")
     if any(same_name(name, net) for net in NETS) and not removes:
-        why = f"cannot set {name}: every trial boot sets it, so that a failed boot leads back to the default entry"
+        why = f"cannot set {name}: ktrial reserves it for recognising trial boots and for ending failed ones"
         raise BadInput(why, hint=f"leave out {text}")
     return WordChange(BootWord(name, value if equals else None), removes)
 

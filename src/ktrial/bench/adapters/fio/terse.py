@@ -29,15 +29,16 @@ def is_fio_terse(head: bytes) -> bool:
 
 
 def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
-    """Parse every terse line as a job of one run, skipping warnings and normal output."""
+    """Parse every terse line as a job of one run, skipping warnings and normal output.
+
+    `data` must satisfy `is_fio_terse`. Raise BadRun if the only terse lines have version 2.
+    """
     lines = decode_output(data, source).split("\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if _LINE.match(line)]
-    if not found and not any(_OLD.match(line) for line in lines):
-        raise unreadable(source, None, "", "output of fio: it has no terse line")
     if not found:
         raise BadRun(
             f"{source}: terse lines of version 2 do not contain fio's version",
-            hint="run fio with --terse-version=3, or json",
+            hint="run fio with --terse-version=3 or --output-format=json",
         )
     jobs = [_job(line.rstrip("\r").split(";"), source, number) for number, line in found]
     versions = {line.split(";", 2)[1] for _, line in found}

@@ -58,6 +58,7 @@ _SHARES = (
         (0.0, 1e9),
     ),
 )
+_PACKAGE = re.compile(r"package-\d+(-die-\d+)?")
 Chosen = Callable[[EnergyCounter], bool]
 
 
@@ -65,12 +66,7 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     watched = read_watched(collected(raw, WATCHED))
     found = [counter for counter in counters(watched.before) if chosen(counter)]
     if not found:
-        raise BadRun(
-            "cannot read the energy counter",
-            hint="start ktrial with sudo"
-            if chosen is _is_package
-            else "check that /sys/class/power_supply/BAT* has a file energy_now or charge_now",
-        )
+        raise _no_counter(chosen, watched)
     used = [_used(counter, watched) for counter in found]
     power = Measurement(
         outcome="power",
@@ -81,6 +77,17 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     notes = () if shares else ("this machine does not report idle states of its CPUs",)
     details = {"residency": residency, "domains": [counter.domain for counter in found]}
     return ParsedRun(measurements=(power, *shares), details=details, notes=notes)
+
+
+def _no_counter(chosen: Chosen, watched: Watched) -> BadRun:
+    if chosen is _is_battery:
+        return BadRun(
+            "no battery of this machine has a file energy_now or charge_now",
+            hint="use idle-package, which reads RAPL",
+        )
+    if any("/powercap/" in path and _PACKAGE.fullmatch(text) for path, text in watched.before.items()):
+        return BadRun("cannot read the RAPL counters of the processor packages", hint="start ktrial with sudo")
+    return BadRun("RAPL has no counter for a processor package", hint="use idle-battery on a laptop")
 
 
 def _used(counter: EnergyCounter, watched: Watched) -> Consumed:
@@ -131,7 +138,7 @@ def _benchmark(name: str, of: str, needs: str, seconds: int, chosen: Chosen) -> 
 
 
 def _is_package(counter: EnergyCounter) -> bool:
-    return re.fullmatch(r"package-\d+(-die-\d+)?", counter.domain) is not None
+    return _PACKAGE.fullmatch(counter.domain) is not None
 
 
 def _is_battery(counter: EnergyCounter) -> bool:

@@ -107,10 +107,15 @@ class KtrialAction(ActionBase):
             become.get_option(name, playcontext=self._play_context)
             for name in ("become_user", "become_exe", "become_pass")
         )
-        if method not in _ROOT_PROGRAMS or (program and Path(program).name not in _ROOT_PROGRAMS):
+        if method not in _ROOT_PROGRAMS:
             raise TaskFailed(
-                f"cannot become root with {program or method}: ktrial uses only sudo or doas",
+                f"cannot become root with {method}: ktrial uses only sudo or doas",
                 "set `become_method: sudo` for this task",
+            )
+        if program and Path(program).name not in _ROOT_PROGRAMS:
+            raise TaskFailed(
+                f"cannot become root with {program}: ktrial uses only sudo or doas",
+                "set `become_exe` to sudo or doas for this task",
             )
         if user not in {None, "", "root"}:
             raise TaskFailed(f"cannot become {user}: ktrial needs root", "set `become_user: root` for this task")
