@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches of surfaces with a known optimum on recorded noise: `ktrial search` beside methods that pick the best trial.
 
-Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; some 40 minutes of CPU)
-For the numbers of a release: 500 (a day of CPU). SMAC3 joins if it can be imported (pip install smac) and makes at
-most 50 searches a cell; irace joins if Rscript finds it (Debian's r-cran-irace).
+Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; an hour of CPU)
+For the numbers of a release: 500 (8 hours of CPU, half of them for SMAC3). SMAC3 joins if it can be imported (pip
+install smac); irace joins if Rscript finds it (Debian's r-cran-irace). They, and the methods that show the cost, make
+at most 50 searches a cell.
 
 Each space has 12 dimensions: four logarithmic ranges, four plain ones, four lists. Every method gets 150 runs, which
 include the confirmation of `ktrial search`. That runs through its own course, the trial loop and the judge. The others
@@ -51,8 +52,9 @@ from perf.noise_sources import Array, sources, world
 from tests.support.search import MadeMachine, choice, number, question_of, run_search, space_of
 
 RUNS, SD = 150, 0.03
-#: Searches a cell of SMAC3 at most: one takes a minute.
-_MOST_SLOW = 50
+#: Searches a cell of the other methods at most: one of SMAC3 takes a minute.
+_FEWER = 50
+_FAST = ("ktrial search", "Optuna alone", "random")
 _IRACE = Path(__file__).parent / "search_irace.R"
 #: Runs of the control by which a peer says how much better its best trial is.
 _DEFAULTS = 3
@@ -381,7 +383,10 @@ def main(arguments: list[str]) -> int:
     begin = time.perf_counter()
     missed: list[str] = []
     absent = missing()
-    print(f"{RUNS} runs a search, noise of {SD:.0%}, {searches} searches a cell ({_MOST_SLOW} of SMAC3); ", end="")
+    print(
+        f"{RUNS} runs a search, noise of {SD:.0%}, {searches} searches a cell (slow methods {_FEWER}); ",
+        end="",
+    )
     print(f"not here: {', '.join(sorted(absent)) or 'nothing'}")
     with ProcessPoolExecutor() as pool:
         for place, surface in enumerate(surfaces()):
@@ -392,7 +397,7 @@ def main(arguments: list[str]) -> int:
             for name in METHODS:
                 if name in absent:
                     continue
-                count = min(searches, _MOST_SLOW) if name == "SMAC3" else searches
+                count = searches if name in _FAST else min(searches, _FEWER)
                 results = list(pool.map(partial(one_search, name, place, searches), range(count), chunksize=5))
                 cells[name] = one = cell_of(surface, results)
                 regret = f"{100 * one.regret:.2f} ± {100 * one.regret_error:.2f}"

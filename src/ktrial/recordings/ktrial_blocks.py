@@ -125,7 +125,9 @@ def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
             raise ValueError(f"the block at byte {at} is incomplete")
         length, checksum = BLOCK.unpack_from(data, at)
         packed = data[at + BLOCK.size : at + BLOCK.size + length]
-        if len(packed) < length or not packed:
+        if not length:
+            raise ValueError(f"the block at byte {at} is empty")
+        if len(packed) < length:
             raise ValueError(f"the block at byte {at} has only {len(packed)} of its {length} bytes")
         if zlib.crc32(packed) != checksum:
             raise ValueError(f"the checksum of the block at byte {at} is wrong")

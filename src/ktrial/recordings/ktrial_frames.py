@@ -20,7 +20,10 @@ def is_frames(head: bytes) -> bool:
 
 
 def rows(frames: Iterable[tuple[int, float]], unix_at_zero_ns: int, clock_error_s: float) -> str:
-    """Return a line for each frame, given as its end in ns after `unix_at_zero_ns` and its duration in seconds."""
+    """Return a line for each frame: its end and its duration, both in ns.
+
+    A frame of `frames` is its end, in ns after `unix_at_zero_ns`, and its duration in seconds.
+    """
     error_ns = round(clock_error_s * 1e9)
     return "".join(
         f"{unix_at_zero_ns + end_ns},{round(duration_s * 1e9)},{error_ns}\n" for end_ns, duration_s in frames

@@ -86,7 +86,7 @@ def test_a_load_of_the_agents_own_works_where_all_do(folders: FoldersInGuest, gu
 
 def test_a_guest_without_what_makes_a_directory_says_so(folders: FoldersInGuest, guest: Guest) -> None:
     guest.programs.clear()
-    with pytest.raises(KtrialError, match="cannot make a private directory in the guest: it is not there"):
+    with pytest.raises(KtrialError, match="cannot make a private folder in the guest: it is not there"):
         folders.make(in_memory=False, for_program=True)
 
 

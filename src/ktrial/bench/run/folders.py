@@ -106,7 +106,7 @@ class FoldersHere:
             other = "XDG_RUNTIME_DIR" if in_memory else "XDG_STATE_HOME"
             kind = "tmpfs" if in_memory else "file system"
             raise KtrialError(
-                f"cannot make a private directory in {work}: {error.strerror}",
+                f"cannot make a private folder in {work}: {error.strerror}",
                 hint=f"free some space, or set {other} to a folder on another {kind}",
             ) from None
         self._held[folder.path] = folder
@@ -157,7 +157,7 @@ class FoldersInGuest:
         if made.exit_status != 0:
             why = made.failed or made.stderr.decode(errors="replace").strip()
             raise KtrialError(
-                f"cannot make a private directory in the guest: {why}",
+                f"cannot make a private folder in the guest: {why}",
                 hint="boot the guest again with this version of ktrial, which adds the necessary programs",
             )
         return Path(made.stdout.decode().strip())

@@ -80,7 +80,7 @@ class Captures:
             self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=work))
         except OSError as error:
             raise KtrialError(
-                f"cannot make a private directory in {work}: {error.strerror}",
+                f"cannot make a private folder in {work}: {error.strerror}",
                 hint="free some space, or set XDG_STATE_HOME to a folder on another file system",
             ) from None
         self._others = tuple(others)

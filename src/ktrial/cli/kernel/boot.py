@@ -64,11 +64,11 @@ def command(
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab COMMAND
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
-    kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions; without
-    --keep, it boots twice, and the outputs must be identical. With --keep, it waits for commands until --limit.
+    kernel. The guest has no network. With --mode exact, its clock counts instructions, and ktrial boots it twice to
+    check that the outputs are identical. With --keep, it boots once and waits for commands until --limit.
 
-    The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 if --limit
-    passed, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.
+    The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 after
+    --limit, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.
     """
     from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.cli.shared.kept_guests import check, keep_guest

@@ -106,7 +106,7 @@ def command(
     ktrial kernel trial 6.12.117+deb12-amd64 --tree linux.tar.xz --config running --common guest --target native
         --mode kvm --suite quick --primary agent-messaging-pipe.time
 
-    The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
+    The last example compares a kernel for any CPU with the same kernel for this CPU, and with the distribution's.
 
     The first KERNEL is the baseline, unless there is a --tree. KERNEL is `running` or a release that is installed here.
     This machine reboots for each measurement, which --yes allows. With --guest, or an option that implies it (--tree,

@@ -62,8 +62,8 @@ def _fail_on(text: str) -> Callable[[F], F]:
 
 
 _TEXT = (
-    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. worse:5% requires"
-    " proof of a worsening by more than 5 %; of an outcome without direction, any such change counts."
+    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. With worse:5%, only a proven"
+    " worsening by more than 5 % counts, and a failed run. If neither direction is worse, a change counts."
 )
 fail_on_option = _fail_on(_TEXT)
 #: For a command that also compares files without the order of their runs.

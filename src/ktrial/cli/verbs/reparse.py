@@ -19,9 +19,9 @@ EXIT_CHANGED = 1
 @json_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
-    """Parse the stored raw output of all runs or of some sessions with this version of ktrial.
+    """Parse the stored raw output of all sessions, or of some, again with this version of ktrial.
 
-    ktrial shows which stored numbers would change, and writes nothing. The exit status is 1 if any number would change.
+    ktrial shows which stored numbers would change, and writes nothing. The exit status is 1 if anything would change.
     `ktrial recheck` checks a bundle or a published folder, `ktrial trial recheck` a stored trial.
     """
     from ktrial.evidence.reparse import reparse

@@ -34,9 +34,9 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Overwrite NAME or FILE if it exists.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
-    """Save the present state under NAME or in FILE.
+    """Save the present state of the machine under NAME or in FILE.
 
-    Only root sees some of the files, such as the knobs and the scheduler's features in debugfs.
+    Run the command as root to include what only root can read: some knobs, and the scheduler's features.
     """
     from ktrial.cli.shared.bench import check_output
     from ktrial.tuning.state.saved import write_whole

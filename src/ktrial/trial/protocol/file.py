@@ -377,7 +377,7 @@ def share(value: str | float, what: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number < 0:
-        raise BadInput(f"{what}: expected a percentage, got {value!r}", hint='for example "5%"')
+        raise BadInput(f"{what}: expected a percentage of 0 or more, got {value!r}", hint='for example "5%"')
     return number
 
 
