@@ -386,7 +386,7 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ..
         has_failed = bool(ended) and ended[-1] in {"failed", "fell-back"}
         raise Refused(
             f"cannot keep the trial boot: {'it failed' if has_failed else 'it has not passed its health check yet'}",
-            hint=f"run `ktrial boot status` to see {'why' if has_failed else 'how far it got'}",
+            hint=f"run `ktrial boot status` to see {'why' if has_failed else 'its checks'}",
         )
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     tried = (found.sources or {}).get(_TRIED, {})

@@ -41,7 +41,7 @@ def _not_running(app: App, name: str | None) -> Refused:
     if running := running_trials(desk_folder()):
         hint = f"name a live trial that is running: {', '.join(running)}"
     elif stored.file.live:
-        hint = f"run `ktrial trial show {stored.trial}` to see how far it got"
+        hint = f"run `ktrial trial show {stored.trial}` to see its last step"
     else:
         hint = f"interrupt {stored.trial} with Ctrl-C"
     return Refused(f"cannot pause {stored.trial}: it is not running as a live trial", hint=hint)

@@ -396,9 +396,11 @@ class SearchCourse:
 
     def _removal_cap(self) -> int | None:
         """Return the blocks that show that a removal makes no difference; None if no trial is long enough."""
+        if self._is_count():
+            return COUNTER_BLOCKS
         sd = self.known.block_sd()
-        if sd is None or self._is_count():
-            return None if sd is None else COUNTER_BLOCKS
+        if sd is None:
+            return None
         needed = max(blocks_to_show_equivalence(sd, math.expm1(self._margin())), _REMOVAL_BLOCKS)
         return next((look for look in LOOKS if look >= needed), None)
 
