@@ -75,6 +75,11 @@ def test_the_mutually_clearing_pairs_are_coupled() -> None:
     assert "vm.min_free_kbytes" in couples["thp:enabled"]
 
 
+def test_the_reserve_is_written_after_the_switch_that_raises_it() -> None:
+    after = {knob["id"]: knob.get("after", []) for knob in KNOBS}
+    assert after["vm.min_free_kbytes"] == ["thp:enabled"]
+
+
 # What the sources name, in the words of the sources' documents.
 KTWEAK = """
 kernel.perf_cpu_time_max_percent kernel.sched_autogroup_enabled kernel.sched_enable_thread_grouping
