@@ -146,8 +146,12 @@ class MadeMachine:
         return self.run_trial(request)
 
     def run_trial(self, step: SearchStep) -> SearchPart:
+        log = self.log_of(step.file, step.points)
+        visits = sum(isinstance(event, RunEnded) for event in log)
+        return part_of_log(step.file.name, log, float(visits))
+
+    def log_of(self, file: TrialFile, points: Mapping[str, Point]) -> list[Event]:
         """Run one trial to its end, in the loop of all trials."""
-        file = step.file
         assert file.design.seed is not None
         protocol = protocol_of(file, self.tasks, {}, file.design.seed, None, 1)
         standing = Standing(
@@ -159,9 +163,8 @@ class MadeMachine:
             next_run=0,
             logs=_InMemory(),
         )
-        TrialLoop(standing, MadeVisits(standing, step.points, self), lambda _: None).carry_out()
-        visits = sum(isinstance(event, RunEnded) for event in standing.log)
-        return part_of_log(file.name, standing.log, float(visits))
+        TrialLoop(standing, MadeVisits(standing, points, self), lambda _: None).carry_out()
+        return standing.log
 
 
 def noise_of(seed: int, sd: float) -> Iterator[float]:

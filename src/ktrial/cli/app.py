@@ -6,13 +6,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ktrial.agent.user_folders import cache_folder, config_folder, state_folder
 from ktrial.cli.app_here import Here, say_load
+from ktrial.cli.hosts import Host, session_over
 from ktrial.cli.program_wiring import Closes
+from ktrial.kit import interruption
+from ktrial.kit.errors import AgentError
 
 if TYPE_CHECKING:
     from ktrial.agent.clock import SystemClock
@@ -132,8 +136,6 @@ class App:
         self._measured_first = True
         if self._root is None:
             return
-        from ktrial.kit.errors import AgentError
-
         try:
             self._oom_before = int(self._root.request("protect", process=os.getpid())["before"])
         except AgentError as error:
@@ -143,10 +145,6 @@ class App:
     def _expose(self) -> None:
         if self._root is None or self._oom_before is None:
             return
-        from contextlib import suppress
-
-        from ktrial.kit.errors import AgentError
-
         with suppress(AgentError):
             self._root.request("protect", process=os.getpid(), score=self._oom_before)
         self._oom_before = None
@@ -185,8 +183,6 @@ class App:
 
     @cached_property
     def user_session(self) -> AgentSession:
-        from ktrial.cli.hosts import session_over
-
         host = self.host
         transport = self._here.user(self._exposed_as_before()) if host is None else host.connect("user")
         return self.close_at_end(session_over(host, transport))
@@ -199,8 +195,6 @@ class App:
 
     def new_root_session(self, purpose: str) -> AgentSession:
         """Start and return another root session, for work that must not wait for the session of `root_session`."""
-        from ktrial.cli.hosts import session_over
-
         transport = self._here.root(purpose) if self.host is None else self.host.connect("root", purpose)
         return self.close_at_end(session_over(self.host, transport))
 
@@ -268,8 +262,6 @@ class App:
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
         """The work folder of runs and the lock on measuring. It is closed last, after everything has been restored."""
-        from ktrial.cli.hosts import Host
-
         place = (self.host or Host("")).measuring_place(self._machine_root)
         self._sessions.insert(0, place)
         return place
@@ -286,22 +278,22 @@ class App:
 
     @cached_property
     def saved_states(self) -> SavedStates:
-        from ktrial.tuning.state.saved import SavedStates
-
-        return SavedStates(state_folder() / "states")
+        return self._saved("states")
 
     @cached_property
     def receipts(self) -> SavedStates:
-        from ktrial.tuning.state.saved import SavedStates
-
-        return SavedStates(state_folder() / "receipts")
+        return self._saved("receipts")
 
     @cached_property
     def boot_questions(self) -> SavedStates:
         """Questions whose trials boot this machine; ktrial resumes them after a boot."""
+        return self._saved("boot-questions")
+
+    @staticmethod
+    def _saved(folder: str) -> SavedStates:
         from ktrial.tuning.state.saved import SavedStates
 
-        return SavedStates(state_folder() / "boot-questions")
+        return SavedStates(state_folder() / folder)
 
     @cached_property
     def importers(self) -> dict[str, Importer]:
@@ -392,8 +384,6 @@ class App:
         """The session that observes the machine, as root if that needs no prompt. Ctrl-C does not reach it."""
         if self._is_root or self._root is not None:
             return self.root_session("looking at the machine")
-        from ktrial.cli.hosts import session_over
-
         return self.close_at_end(session_over(self.host, self._detached()))
 
     @cached_property
@@ -467,29 +457,33 @@ class App:
 
     def end_interrupted(self, next_step: str) -> int:
         """Report what interrupted this command and the next step; return the exit status."""
-        from ktrial.kit import interruption
-
         self.say(f"{interruption.words(self.interrupts.number)}; {next_step}")
         return interruption.status(self.interrupts.number)
 
     def reconnect(self) -> None:
         """Wait until a host whose connection broke is back, and start all sessions there again."""
-        from contextlib import suppress
-
-        from ktrial.kit.errors import AgentError
-
         assert self.host is not None
-        staying = [self.__dict__.get(name) for name in ("store", "bundles", "generator")]
-        for session in [one for one in reversed(self._sessions) if one not in [*staying, self.host]]:
-            with suppress(AgentError, OSError):
-                session.close()
-        self._sessions = [one for one in self._sessions if one in [*staying, self.host]]
-        for name in _OF_HOST:
-            self.__dict__.pop(name, None)
-        was_root, self._root = self._root is not None, None
+        was_root = self._root is not None
+        self._end_sessions()
         self.host.come_back(self.clock.sleep)
         root = self.root_session("going on after the connection broke") if was_root else None
         self.host.outlast(self.measuring_place.machine, root, self.clock.sleep)
+
+    def leave_machine(self) -> None:
+        """Give the locks on trials to plans of that machine. On a host, later requests start new sessions."""
+        if self.host is None:
+            return self.measuring_place.close()
+        self._end_sessions()
+        return self.host.leave()
+
+    def _end_sessions(self) -> None:
+        staying = [self.host, *(self.__dict__.get(name) for name in ("store", "bundles", "generator"))]
+        for session in [one for one in reversed(self._sessions) if one not in staying]:
+            with suppress(AgentError, OSError):
+                session.close()
+            self._sessions.remove(session)
+        self.__dict__ = {name: value for name, value in self.__dict__.items() if name not in _OF_HOST}
+        self._root = None
 
     def say(self, text: str) -> None:
         print(f"ktrial: {text}", file=sys.stderr)

@@ -209,9 +209,12 @@ class RemoteHost(Host, ABC):
     def why_gone(self) -> str | None:
         return None if self._connection is None else self._connection.why_gone()
 
-    def come_back(self, sleep: Callable[[float], None]) -> None:
+    def leave(self) -> None:
         self.close()
         self.__dict__.pop("own_session", None)
+
+    def come_back(self, sleep: Callable[[float], None]) -> None:
+        self.leave()
         told = ""
         for wait_s in _waits_s():
             sleep(wait_s)

@@ -26,6 +26,7 @@ _OF_NO_HOST = frozenset(
         "demo",
         "export",
         "export-runs",
+        "fleet",
         "history",
         "import",
         "install-recovery",

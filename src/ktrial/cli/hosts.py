@@ -140,6 +140,9 @@ class Host:
         """Take the lock on trials once the sessions of a broken connection have ended and restored their settings."""
         raise NotImplementedError
 
+    def leave(self) -> None:
+        """End the sessions there, and all locks with them; later requests start new ones."""
+
     def close(self) -> None:
         """Release the host at the end of the command."""
 

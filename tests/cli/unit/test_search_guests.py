@@ -13,7 +13,7 @@ import pytest
 
 from ktrial.bench.guest_tools import GuestFailed, GuestPlace
 from ktrial.bench.record import TrialPlace
-from ktrial.cli.shared import search, search_guests
+from ktrial.cli.shared import search_guests, search_question
 from ktrial.cli.shared.search_guests import GuestProbes, guest_visit_seconds, guests_of
 from ktrial.kit.errors import AgentError, BadInput, Contradiction, UnknownName
 from ktrial.studies.search.dimension_file import DimensionFile
@@ -205,7 +205,7 @@ def test_a_switch_that_reads_y_has_that_default(shown: str, default: bool) -> No
     name = "damon:reclaim_enabled"
     change = SimpleNamespace(old_text=shown)
     dimension = DimensionFile(knob=name, values=(False, True))
-    found = search._default(dimension, load_catalog().knobs[name], change)  # type: ignore[arg-type]
+    found = search_question._default(dimension, load_catalog().knobs[name], change)  # type: ignore[arg-type]
     assert found is default
 
 

@@ -83,14 +83,14 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, dry_run
     if trial.live:
         refuse_idle(app, trial)
     fleets = stored_fleets(app)
-    with _private_folder() as folder:
+    with private_folder() as folder:
         ansible = _ansible(app, chosen, folder)
         standing = _unfinished(fleets, trial, file)
         if dry_run and standing is not None:
             show_status(app, standing.began.fleet, as_json=as_json)
             return 0
         if standing is None:
-            began = _timed(app, _begin(app, ansible, trial))
+            began = with_time(app, begin_fleet(app, ansible, trial))
             if dry_run:
                 write_answer(as_json, lambda: began, lambda width: announcement(began, width=width, forks=chosen.forks))
                 return 0
@@ -111,7 +111,7 @@ def _way_on(app: App, began: FleetBegan) -> str:
     return f" {'with' if began.when_idle else 'without'} --when-idle, as it began"
 
 
-def _timed(app: App, began: FleetBegan) -> FleetBegan:
+def with_time(app: App, began: FleetBegan) -> FleetBegan:
     """Return the trial with the time that a machine needs, if earlier runs or the benchmarks show it."""
     if began.trial.live:
         return msgspec.structs.replace(began, takes=live_time(began, began.trial.live))
@@ -145,7 +145,7 @@ def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetSta
     return None
 
 
-def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
+def begin_fleet(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
     """Read the machines' facts, and draw which machine is measured when."""
     hosts = ansible.inventory().hosts
     app.say(f"reading facts of {len(hosts)} machine{'s'[: len(hosts) != 1]}")
@@ -191,8 +191,8 @@ def _carry_out(
     try:
         with (
             app.interrupts,
-            _lease(fleets, fleet) as lease,
-            _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator,
+            lease_of(fleets, fleet) as lease,
+            coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator,
         ):
             coordinator.carry_out()
     except KeyboardInterrupt:
@@ -213,7 +213,7 @@ def _carry_out(
 
 
 @contextlib.contextmanager
-def _coordinator(
+def coordinator_of(
     app: App, ansible: Ansible, standing: FleetStanding, lease: CoordinatorLease, folder: Path, *, as_json: bool
 ) -> Iterator[Coordinator]:
     began = standing.began
@@ -274,15 +274,15 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
     if standing.end is not None:
         app.say(f"{fleet} is over: {standing.end.reason}")
         return 0
-    with _private_folder() as folder, app.interrupts:
+    with private_folder() as folder, app.interrupts:
         ansible = _ansible(app, chosen, folder)
         other = fleets.holder_of(fleet)
-        with _lease(fleets, fleet, from_others=True) as lease:
+        with lease_of(fleets, fleet, from_others=True) as lease:
             if other is not None:
                 app.say(f"{other.text} coordinates {fleet}; waiting until it notices that it must stop")
                 app.clock.sleep(_NOTICES_S)
             standing = fleets.standing(fleet)
-            with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
+            with coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
                 coordinator.stop("stopped by the user")
     return 0
 
@@ -305,9 +305,9 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     if not late:
         app.say(f"every machine of {fleet} that began has given its results")
         return show_result(app, fleet, as_json=as_json)
-    with _private_folder() as folder, app.interrupts, _lease(fleets, fleet) as lease:
+    with private_folder() as folder, app.interrupts, lease_of(fleets, fleet) as lease:
         ansible = _ansible(app, chosen, folder)
-        with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
+        with coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
             coordinator.collect(late)
     return show_result(app, fleet, as_json=as_json)
 
@@ -337,7 +337,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
     logs = finished_logs(standing, app.trials.log)
     found = fleet_result(standing, logs)
     made = fleet_html if output is not None and output.suffix.lower() == ".html" else fleet_markdown
-    text = made(standing, found, logs, _units(app, standing))
+    text = made(standing, found, logs, units_of(app, standing))
     if output is None:
         sys.stdout.write(text)
     else:
@@ -346,7 +346,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
     return _end_status(found)
 
 
-def _units(app: App, standing: FleetStanding) -> dict[str, Unit]:
+def units_of(app: App, standing: FleetStanding) -> dict[str, Unit]:
     """Return the unit of each outcome, from the first machine that finished."""
     first = next(iter(standing.finished.values()), None)
     kept = None if first is None else app.trials.named(first)
@@ -415,7 +415,7 @@ def roll_out_fleet(
     found = fleet_result(standing, finished_logs(standing, app.trials.log))
     kept = proven_arm(trial, found, arm, anyway=anyway or undo)
     arguments = keep_arguments(trial, kept, "absent" if undo else "present")
-    with _private_folder() as folder, app.interrupts:
+    with private_folder() as folder, app.interrupts:
         ansible = _ansible(app, chosen, folder)
         waves = waves_of(standing, tuple(ansible.inventory().hosts))
         count = sum(map(len, waves))
@@ -449,6 +449,11 @@ def _ansible(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
     if not app.on_this_machine:
         option = "--machine-root" if app.host is None else "--host"
         raise BadInput(f"{option}: the inventory names the machines of a fleet", hint=f"leave out {option}")
+    return ansible_of(app, chosen, folder)
+
+
+def ansible_of(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
+    """Return Ansible for these machines. Raise BadInput if no inventory is given."""
     if not chosen.inventory:
         raise BadInput("no inventory given", hint="add -i INVENTORY, as for ansible-playbook")
     program = (sys.executable, "-I", "-m", "ktrial")
@@ -457,7 +462,7 @@ def _ansible(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
 
 
 @contextlib.contextmanager
-def _lease(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> Iterator[CoordinatorLease]:
+def lease_of(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> Iterator[CoordinatorLease]:
     """Take the lease of a trial, and release it at the end for other coordinators."""
     lease = fleets.take(fleet, this_writer(), from_others=from_others)
     try:
@@ -468,7 +473,7 @@ def _lease(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> It
 
 
 @contextlib.contextmanager
-def _private_folder() -> Iterator[Path]:
+def private_folder() -> Iterator[Path]:
     place = state_folder() / "fleets"
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=place) as folder:

@@ -1,42 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `ktrial search`: defines the space on this machine, runs probes and trials, and shows the answer."""
+"""Runs `ktrial search`: runs probes and trials, stores their state, and shows the answer."""
 
 from __future__ import annotations
 
 import itertools
-import math
-import secrets
 import statistics
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ktrial.agent.user_folders import state_folder
-from ktrial.bench.text import duration
-from ktrial.cli.shared.bench import give_programs_of
 from ktrial.cli.shared.ledger import note
-from ktrial.cli.shared.long_runs import TimedTrial, newest_runs
+from ktrial.cli.shared.long_runs import TimedTrial
 from ktrial.cli.shared.run_trial import part_of_question
+from ktrial.cli.shared.search_fleet import comparison_of_fleet, measure_everywhere
 from ktrial.cli.shared.search_guests import (
     GuestProbes,
-    guest_visit_seconds,
-    guests_of,
     kernel_text,
-    planning_session,
-    symbol_defaults,
 )
-from ktrial.cli.shared.trial_options import template_file
-from ktrial.cli.shared.trial_start import look_at
+from ktrial.fleet.conduct import finished_logs
+from ktrial.fleet.search_part import part_of_fleet
 from ktrial.judge.model.log import TrialEnd
 from ktrial.kit import plain_json
-from ktrial.kit.errors import BadInput, Refused, UnknownName, in_lower_case
+from ktrial.kit.errors import BadInput, Refused, in_lower_case
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import revert
-from ktrial.studies.search.course import SearchCourse, fewest_visits
-from ktrial.studies.search.dimension_file import DimensionFile
-from ktrial.studies.search.front import course_of, refuse_outcomes
+from ktrial.studies.search.course import SearchCourse
+from ktrial.studies.search.front import course_of
 from ktrial.studies.search.knowledge import part_of_log
 from ktrial.studies.search.model import (
     ProbeReply,
@@ -49,27 +41,13 @@ from ktrial.studies.search.model import (
 )
 from ktrial.studies.search.space import (
     Scalar,
-    Space,
-    SpaceFile,
-    parse_space,
-    placeholders_in,
-    plain,
-    resolve_space,
 )
 from ktrial.studies.search.text import progress_text, search_text
-from ktrial.studies.suggest import candidates_of
 from ktrial.trial.arms.arms import refusal_of
 from ktrial.trial.arms.plan_arms import arm_plans
-from ktrial.trial.guests.model import check_guest_trial
-from ktrial.trial.protocol.file import CONTROL, ArmFile, seconds
-from ktrial.trial.protocol.forecast import expected_run_seconds
-from ktrial.trial.protocol.from_words import pairs
+from ktrial.trial.protocol.file import CONTROL, ArmFile
 from ktrial.trial.run.progress import TrialProgress
-from ktrial.tuning.knobs.address import parse_address
-from ktrial.tuning.knobs.find import find_knob
-from ktrial.tuning.knobs.value import kernel_text as value_text
-from ktrial.tuning.knobs.value import same_value
-from ktrial.tuning.plans.resolve import apply_plan, make_plan
+from ktrial.tuning.plans.resolve import apply_plan
 from ktrial.tuning.state.saved import SavedStates
 
 if TYPE_CHECKING:
@@ -77,230 +55,33 @@ if TYPE_CHECKING:
 
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
-    from ktrial.studies.goals import Candidate
+    from ktrial.cli.shared.fleet import MachineChoice
     from ktrial.studies.search.space import Point
-    from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
-    from ktrial.tuning.knobs.knob import Knob
-    from ktrial.tuning.plans.model import Change, Plan
+    from ktrial.tuning.plans.model import Change
 
 #: A gap between two runs counts as at most this many usual gaps; the rest of it is an interruption.
 _LONGEST_GAP = 5.0
 _LEASE = {"kind": "while-session"}
 
 
-def search_question(
-    app: App, word: str, own: tuple[str, ...] | None, options: Mapping[str, Any]
-) -> tuple[SearchQuestion, str]:
-    """Return the question for this machine, and the text that identifies the same command later."""
-    file, measured, folder = _space_file(app, word, options)
-    guests = guests_of(app, file, folder, options)
-    suite = options["suite"] or (measured[0] if own is None else None)
-    if own is None and suite is None:
-        raise BadInput("nothing to measure", hint="add --suite NAME, or -- CMD with --metric")
-    give_programs_of(app, suite)
-    files = _templates(file, folder)
-    if files and app.host is not None:
-        raise BadInput(
-            f"cannot write configuration files on --host {app.host.word}",
-            hint="leave out --host, or put the values into the command",
-        )
-    trial = template_file(
-        f"search-{file.name}",
-        own,
-        {**options, "time_": None},
-        {},
-        suite=suite,
-        primary=options["primary"] or (measured[1] if options["suite"] is None and own is None else None),
-        secondary=(*options["also"], *options["secondary"]),
-        guards=pairs(options["guards"], "--guard"),
-        parameters=pairs(options["given"], "-p"),
-        arms={},
-        guest=None if guests is None else guests.guest,
-    )
-    check_guest_trial(trial)
-    _check_placeholders(file, trial, files)
-    budget_s = seconds(options["budget"], "--budget")
-    if budget_s <= 0:
-        raise BadInput("--budget 0 leaves no time for a run", hint="for example  --budget 2h")
-    symbols = symbol_defaults(app, file, trial)
-    with planning_session(app, file, trial) as session:
-        space = _space_here(app, session, file, symbols, allow_dangerous=options["yes_dangerous"])
-    name = f"search-{file.name}-{secrets.token_hex(3)}"
-    question = SearchQuestion(
-        name=name,
-        space=space,
-        trial=trial,
-        seed=secrets.randbelow(2**31) if options["seed"] is None else options["seed"],
-        budget_s=budget_s,
-        sampler=options["sampler"],
-        files=files,
-        folder=str(state_folder() / "searches" / "files"),
-        kernels={} if guests is None else guests.kernels,
-        also=options["also"],
-    )
-    refuse_outcomes(question)
-    host = [] if app.host is None else [app.host.word]
-    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], options["also"], *host])
-    return msgspec.structs.replace(question, visit_s=_visit_seconds(app, question)), asked
-
-
-def _space_file(
-    app: App, word: str, options: Mapping[str, Any]
-) -> tuple[SpaceFile, tuple[str | None, str | None], Path]:
-    """Return the space of a file or goal, the suite and outcome that measure a goal, and the folder of the file."""
-    if word in app.goals:
-        return *_of_goal(app, word, options["suite"]), Path()
-    path = Path(word)
-    if not path.is_file():
-        hint = f"name a goal ({', '.join(app.goals)}) or write a space file (docs/search.md)"
-        raise UnknownName("goal or space file", word, app.goals, hint=hint)
-    return parse_space(path.read_bytes(), word), (None, None), path.parent
-
-
-def _of_goal(app: App, name: str, suite: str | None) -> tuple[SpaceFile, tuple[str | None, str | None]]:
-    """Return the space of a goal's candidates that one benchmark can measure, and its suite and outcome."""
-    session = app.best_session("reading all values")
-    found = candidates_of([app.goals[name]], session, app.catalog).candidates
-    groups: dict[tuple[str, str], list[Candidate]] = {}
-    for one in found:
-        if one.risk != "dangerous":
-            groups.setdefault((one.measure.suite, one.measure.primary), []).append(one)
-    if suite is not None:
-        groups = {key: some for key, some in groups.items() if key[0] == suite} or {(suite, ""): list(found)}
-    if not groups:
-        raise BadInput(f"no setting of {name} has an effect here", hint="name another goal, or write a space file")
-    measure, chosen = max(groups.items(), key=lambda item: len(item[1]))
-    values: dict[str, list[Scalar]] = {}
-    for one in chosen:
-        address = next(iter(one.settings)) if len(one.settings) == 1 else one.knob
-        for text in (*one.now.values(), *one.settings.values()):
-            if text is not None and text not in values.setdefault(address, []):
-                values[address].append(text)
-    dimensions = tuple(DimensionFile(knob=address, values=tuple(some)) for address, some in values.items())
-    return SpaceFile(name=name, dimension=dimensions), (measure[0], measure[1] or None)
-
-
-def _templates(file: SpaceFile, folder: Path) -> dict[str, str]:
-    """Return the texts of the configuration templates by placeholder."""
-    found = {}
-    for name, path in file.files.items():
-        place = folder / path
-        try:
-            found[name] = place.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            hint = "give the path of a text file, relative to the space file"
-            raise BadInput(f"cannot read the template {place}: {why}", hint=hint) from None
-    return found
-
-
-def _check_placeholders(file: SpaceFile, trial: TrialFile, files: Mapping[str, str]) -> None:
-    """Raise BadInput for a placeholder or file that nothing uses."""
-    words = [*trial.command, *(word for step in trial.prepare or () for word in step)]
-    used = {name for text in (*words, *files.values()) for name in placeholders_in(text)}
-    for one in file.dimension:
-        if one.placeholder is not None and one.placeholder not in used:
-            hint = f"write {{{one.placeholder}}} in the command or in a template"
-            raise BadInput(f"nothing uses the placeholder {one.placeholder}", hint=hint)
-    for name in files:
-        if name not in used:
-            raise BadInput(f"the command does not use the file {name}", hint=f"write {{{name}}} for the file's path")
-
-
-def _space_here(
-    app: App, session: AgentSession, file: SpaceFile, symbols: Mapping[str, Scalar], *, allow_dangerous: bool
-) -> Space:
-    """Return the space with the machine's values; what this machine cannot set is left out."""
-    defaults: dict[str, Scalar] = dict(symbols)
-    left_out: dict[str, str] = {}
-    dimensions = []
-    for one in file.dimension:
-        if one.knob is None:
-            dimensions.append(one)
-            continue
-        knob = find_knob(one.knob, app.catalog.knobs)
-        tried = one.values or tuple(end for end in (one.low, one.high) if end is not None)
-        plans = {value: _plan_of(app, session, one.knob, value, allow_dangerous) for value in tried}
-        refused = {value: plan.refusals[0].reason for value, plan in plans.items() if _is_refused(plan)}
-        fine = [plan for value, plan in plans.items() if value not in refused]
-        changes = [change for plan in fine for change in (*plan.changes, *plan.same)]
-        if not fine or (refused and not one.values) or not changes:
-            left_out[one.name] = next(iter(refused.values()), "it has no value on this machine")
-            dimensions.append(one)
-            continue
-        left_out |= {f"{one.name} = {value}": why for value, why in refused.items()}
-        kept = tuple(value for value in one.values if value not in refused)
-        one = msgspec.structs.replace(one, values=kept)  # noqa: PLW2901
-        value_text(knob, (kept or tried)[0])
-        dimensions.append(one)
-        default = defaults[one.name] = one.default if one.default is not None else _default(one, knob, changes[0])
-        if one.values and all(value == default for value in one.values):
-            left_out[one.name] = f"only its present value, {default}, can be set"
-    resolved = msgspec.structs.replace(file, dimension=tuple(dimensions))
-    return resolve_space(resolved, defaults, left_out)
-
-
-def _plan_of(app: App, session: AgentSession, knob: str, value: Scalar, allow_dangerous: bool) -> Plan:
-    return make_plan(session, app.catalog, (f"{knob}={plain(value)}",), allow_dangerous=allow_dangerous)[0]
-
-
-def _is_refused(plan: Plan) -> bool:
-    return bool(plan.refusals) and plan.empty and not plan.same
-
-
-def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
-    """Return the machine's value; if the dimension lists an equal value, such as 1 for Y, return the listed one."""
-    text = change.old_text or ""
-    if one.values:
-        return next((value for value in one.values if same_value(knob, value_text(knob, value), text)), text)
-    try:
-        return int(text) if isinstance(one.low, int) else float(text)
-    except ValueError:
-        raise BadInput(
-            f"{one.name} reads {text!r} here, which is not a number", hint="list values in the space file"
-        ) from None
-
-
-def _visit_seconds(app: App, question: SearchQuestion) -> float | None:
-    """Return how long a visit takes, from earlier runs; None if unknown. Raise an error if no trial can run."""
-    if not app.may_run_trials:
-        return None
-    control = question.arm(question.space.control)
-    arms = {CONTROL: control, "placebo": ArmFile(placebo=True)}
-    file = msgspec.structs.replace(question.control_trial, arms=arms)
-    tasks = look_at(app, file, allow_dangerous=False)
-    if file.guest is not None:
-        return guest_visit_seconds(app, file)
-    facts = app.best_session("planning the search").facts()
-    run_s = expected_run_seconds(newest_runs(app, {task.label for task in tasks}), tasks, file.command, facts)
-    if run_s is None:
-        return None
-    knobs = [parse_address(one.name).knob for one in question.space.dimensions if one.kind == "knob"]
-    waits = [app.catalog.knobs[name].settle_s for name in knobs if name in app.catalog.knobs]
-    settle_s = file.settle_s if file.settle_s is not None else max(waits, default=0.0)
-    return run_s + settle_s
-
-
-def refuse_budget(question: SearchQuestion) -> None:
-    """Raise BadInput if the budget is known to be too small to confirm anything."""
-    fewest = fewest_visits(question.outcomes)
-    if question.visit_s and question.budget_s / question.visit_s < fewest:
-        needed_min = math.ceil(fewest * question.visit_s / 60)
-        raise BadInput(
-            f"the budget is too small to confirm anything: a search needs at least {fewest} measurements of "
-            f"{duration(question.visit_s)}",
-            hint=f"use --budget {needed_min}min or more, or shorter runs",
-        )
-
-
 class SearchRun:
-    """A search on this machine or in guests, stored so that it can be resumed."""
+    """A search on this machine, with a fleet, or in guests, stored so that it can be resumed."""
 
-    def __init__(self, app: App, question: SearchQuestion, asked: str, *, fresh: bool, allow_dangerous: bool) -> None:
+    def __init__(
+        self,
+        app: App,
+        question: SearchQuestion,
+        asked: str,
+        machines: MachineChoice | None,
+        *,
+        fresh: bool,
+        allow_dangerous: bool,
+    ) -> None:
         if not app.may_run_trials:
             raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
         self._app = app
+        self._machines = machines
         self._saved = SavedStates(state_folder() / "searches")
         self._allow_dangerous = allow_dangerous
         if question.trial.guest is None:
@@ -357,6 +138,8 @@ class SearchRun:
                     self._tell(course, as_json=as_json)
                 if isinstance(request, ProbeRequest):
                     reply = probes.pop(0) if probes else self._answer_probe(request)
+                elif request.is_everywhere:
+                    reply = self._fleet_part(request, as_json=as_json)
                 else:
                     reply = self._part(request, timed)
                 if reply is None:
@@ -385,9 +168,24 @@ class SearchRun:
                 return None
         return part_of_log(stored.trial, self._app.trials.log(stored.trial), self._seconds(stored))
 
+    def _fleet_part(self, step: SearchStep, *, as_json: bool) -> SearchPart | None:
+        """Run a trial on all machines of the fleet, or the rest of it; return None if interrupted."""
+        assert self._machines is not None, "only a search with a fleet has such steps"
+        app = self._app
+        began_ns = app.clock.monotonic_ns()
+        app.leave_machine()  # it may be one of the fleet
+        try:
+            standing = measure_everywhere(app, step.file, self._machines, as_json=as_json)
+        finally:
+            self._spend(step, (app.clock.monotonic_ns() - began_ns) / 1e9)
+        if standing is None:
+            return None
+        app.lock_trials()
+        return part_of_fleet(standing, finished_logs(standing, app.trials.log), self._state.seconds[step.file.name])
+
     def _spend(self, step: SearchStep, spent_s: float) -> None:
-        """Store the time of a trial in guests, whose runs do not show how long the boots before them took."""
-        if step.file.guest is None:
+        """Store the time of a trial whose runs do not show it: guests boot before them, machines run them together."""
+        if step.file.guest is None and not step.is_everywhere:
             return
         before_s = self._state.seconds.get(step.file.name, 0.0)
         seconds_of = {**self._state.seconds, step.file.name: before_s + spent_s}
@@ -487,8 +285,10 @@ def write_page(app: App, found: SearchAnswer, path: Path) -> None:
 
     if not found.trials:
         raise BadInput(f"cannot write {path}: nothing was measured", hint="raise --budget")
-    stored = app.trials.find(found.confirmed_by or found.trials[-1])
-    write_file(path, search_html(found, load_comparison(app, stored)).encode())
+    last = found.confirmed_by or found.trials[-1]
+    stays = last not in found.machines
+    comparison = load_comparison(app, app.trials.find(last)) if stays else comparison_of_fleet(app, last)
+    write_file(path, search_html(found, comparison).encode())
     app.say(f"wrote {path}")
 
 

@@ -52,6 +52,14 @@ from ktrial.kit.errors import BadInput
     show_default=True,
     help="Method by which Optuna proposes values; gp needs PyTorch.",
 )
+@click.option(
+    "-i",
+    "--inventory",
+    multiple=True,
+    metavar="INVENTORY",
+    help="Ansible inventory whose machines also measure the best points and confirm the winner. Repeatable.",
+)
+@click.option("--machines", metavar="PATTERN", help="Use only these hosts or groups of the inventory.")
 @click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
@@ -78,6 +86,7 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     ktrial search memory.toml --suite memory-pressure --budget 2h
     ktrial search latency --budget 4h
     ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
+    ktrial --host ssh:web1 search net.toml -i hosts.ini --suite loopback
     ktrial search boot.toml --guest --suite wakeups-busy --budget 4h
 
     A SPACE file names what may vary and in which range (docs/search.md). The third example varies a number, which
@@ -88,7 +97,9 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
 
     `ktrial search` needs the extra `search`: pip install 'ktrial[search]'.
     """
-    from ktrial.cli.shared.search import SearchRun, refuse_budget, search_question, show, write_page
+    from ktrial.cli.shared.search import SearchRun, show, write_page
+    from ktrial.cli.shared.search_fleet import machines_of
+    from ktrial.cli.shared.search_question import refuse_budget, search_question
     from ktrial.kit.tables import columns
     from ktrial.studies.search.propose import check_optuna
     from ktrial.studies.search.text import space_text
@@ -97,12 +108,14 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     if options["output"] is not None and options["output"].suffix != ".html":
         raise BadInput(f"-o {options['output']}: unknown report format", hint="name a file that ends in .html")
     check_optuna(options["sampler"])
+    machines = machines_of(app, options)
     question, asked = search_question(app, space, own_words(ctx), options)
     sys.stderr.write(space_text(question, width=columns()))
     refuse_budget(question)
     if options["dry_run"]:
         return 0
-    run = SearchRun(app, question, asked, fresh=options["fresh"], allow_dangerous=options["yes_dangerous"])
+    dangerous = options["yes_dangerous"]
+    run = SearchRun(app, question, asked, machines, fresh=options["fresh"], allow_dangerous=dangerous)
     app.say(f"resuming {run.question.name}" if run.is_resumed else f"saved as {run.question.name}")
     found = run.carry_out(as_json=options["as_json"])
     if found is None:

@@ -103,7 +103,7 @@ class SearchCourse:
     @property
     def visit_s(self) -> float | None:
         """The mean seconds of a visit in this search or, before its first trial, in earlier runs; None if unknown."""
-        visits = sum(part.visits for part in self.parts)
+        visits = sum(part.visits / part.machines for part in self.parts)
         return sum(part.seconds for part in self.parts) / visits if visits else self.question.visit_s
 
     @property
@@ -457,6 +457,7 @@ class SearchCourse:
             if self.visit_s and ending == "budget too small"
             else None,
             in_guests=self.question.trial.guest is not None,
+            machines={one.trial: one.machines for one in self.parts if one.machines > 1},
         )
 
 

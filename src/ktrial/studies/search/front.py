@@ -32,6 +32,7 @@ from ktrial.studies.search.course import (
     SearchCourse,
     broken_guards,
 )
+from ktrial.studies.search.everywhere import FleetCourse
 from ktrial.studies.search.knowledge import CERTAIN, Knowledge, joint_draws, primary_of
 from ktrial.studies.search.model import (
     FrontPoint,
@@ -64,8 +65,10 @@ _SUM_SHARE = 0.05
 
 
 def course_of(question: SearchQuestion) -> SearchCourse:
-    """Return the course of a search: for a front if `also` names outcomes, otherwise for one outcome."""
-    return FrontCourse(question) if question.also else SearchCourse(question)
+    """Return the course of a search: for a front if `also` names outcomes, with a fleet, or for one outcome."""
+    if question.also:
+        return FrontCourse(question)
+    return FleetCourse(question) if question.fleet else SearchCourse(question)
 
 
 def refuse_outcomes(question: SearchQuestion) -> None:

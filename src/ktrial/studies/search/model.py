@@ -33,6 +33,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
     visit takes, if earlier runs show it; in guests that includes the boot. `kernels` maps the words for kernels to
     paths. `also` are outcomes to improve besides the primary one; they are among the trial's secondary outcomes too.
+    With `fleet`, all machines of a fleet measure the best points and confirm the winner.
     """
 
     name: str
@@ -46,6 +47,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     visit_s: float | None = None
     kernels: Mapping[str, str] = {}
     also: tuple[str, ...] = ()
+    fleet: bool = False
 
     @property
     def outcomes(self) -> int:
@@ -106,7 +108,8 @@ def _kernel_value(value: Scalar) -> Scalar:
 class SearchPart(msgspec.Struct, frozen=True, kw_only=True):
     """One trial of a search: its judgement, its scores by outcome, block and arm, and the seconds that it took.
 
-    `failed` counts the failed runs of each arm that has any. `scales` and `margins` are by outcome.
+    `failed` counts the failed runs of each arm that has any. `scales` and `margins` are by outcome. `machines` is how
+    many machines measured at the same time.
     """
 
     trial: str
@@ -118,6 +121,7 @@ class SearchPart(msgspec.Struct, frozen=True, kw_only=True):
     directions: Mapping[str, Literal["lower", "higher"]] = {}
     scales: Mapping[str, Literal["log", "count"]] = {}
     margins: Mapping[str, float] = {}
+    machines: int = 1
 
 
 class ProbeRequest(NamedTuple):
@@ -140,11 +144,12 @@ class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchStep(NamedTuple):
-    """A trial to run: its protocol, and the point of each arm."""
+    """A trial to run: its protocol, the point of each arm, and whether it runs on all machines of the fleet."""
 
     kind: StepKind
     file: TrialFile
     points: Mapping[str, Point]
+    is_everywhere: bool = False
 
 
 Request = ProbeRequest | SearchStep
@@ -269,7 +274,8 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     Effects are in the score, where higher is better. `detectable` is the relative effect that the confirmation would
     have found in 90 % of searches. With several outcomes, `front` has the points to choose from, and `candidate` and
     `winner` are empty; `directions` has the outcomes, the primary one first.
-    `needed_s` is the budget that a search needs at least, set only if this one was too small.
+    `needed_s` is the budget that a search needs at least, set only if this one was too small. `machines` counts the
+    machines of each trial that a fleet measured.
     """
 
     schema: Literal["ktrial.search/1"] = "ktrial.search/1"
@@ -298,6 +304,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     needed_s: float | None = None
     in_guests: bool = False
+    machines: Mapping[str, int] = {}
     directions: Mapping[str, Literal["lower", "higher"]] = {}
     front: tuple[FrontPoint, ...] = ()
 
@@ -320,7 +327,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     """A search as it is stored to be resumed, `ktrial.search-state/1`.
 
     `asked` identifies the command, `kernel` the kernel on which the search began. `probes` are the answers of the
-    machine; the trials are in the store. `seconds` is how long each trial in guests took, with all its boots.
+    machine; the trials are in the store. `seconds` is how long each trial in guests or on a fleet took, with all boots.
     """
 
     schema: Literal["ktrial.search-state/1"] = "ktrial.search-state/1"

@@ -157,7 +157,7 @@ def _candidate_lines(found: SearchAnswer, width: int) -> list[str]:
         shown = [
             _change(found, found.effect.estimate),
             _range(found, ends),
-            f"{found.verdict}, by {found.confirmed_by}",
+            f"{found.verdict}, by {found.confirmed_by}{_on_machines(found)}",
         ]
         answers.append(("the trial", *shown))
     if found.estimate is not None:
@@ -199,8 +199,17 @@ def _next_lines(found: SearchAnswer) -> list[str]:
     if found.words:
         lines.append(f"apply: ktrial apply {' '.join(map(shlex.quote, found.words))}")
     if found.words and found.confirmed_by is not None and not found.in_guests:
-        lines.append(f"keep: ktrial keep {found.confirmed_by}")
+        keep = (
+            f"fleet rollout {found.confirmed_by} -i INVENTORY" if _on_machines(found) else f"keep {found.confirmed_by}"
+        )
+        lines.append(f"keep: ktrial {keep}")
     return lines
+
+
+def _on_machines(found: SearchAnswer) -> str:
+    """Return on how many machines a fleet measured the confirmation; nothing without a fleet."""
+    machines = found.machines.get(found.confirmed_by or "")
+    return f" on {machines} machines" if machines else ""
 
 
 def _change(found: SearchAnswer, score: float) -> str:
