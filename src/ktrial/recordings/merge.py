@@ -107,6 +107,13 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
     return whole_hours[0]
 
 
+def with_start(part: Recording, unix_s: float) -> Recording:
+    """Date frames whose log does not say when they began. Return any other part unchanged."""
+    if part.frames is None or part.unix_at_zero_s is not None:
+        return part
+    return msgspec.structs.replace(part, unix_at_zero_s=unix_s)
+
+
 def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
     """Date a part that has only times of day, from the UTC offset of its zone and the beginning of the dated parts.
 

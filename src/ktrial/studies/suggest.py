@@ -35,13 +35,15 @@ class Suggestions(NamedTuple):
     inert: Mapping[str, str]
 
 
-def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> Suggestions:
-    """Return the settings worth a trial, without dangerous ones. The safest and best supported come first."""
+def candidates_of(
+    goals: Iterable[Goal], machine: Machine, catalog: Catalog, *, allow_dangerous: bool = False
+) -> Suggestions:
+    """Return the settings worth a trial. The safest and best supported come first."""
     found: dict[tuple[str, ...], Candidate] = {}
     not_here: dict[str, str] = {}
     inert: dict[str, str] = {}
     for goal in goals:
-        for source, changes, facts in _proposals(goal, machine, catalog, not_here):
+        for source, changes, facts in _proposals(goal, machine, catalog, not_here, allow_dangerous):
             for knob, together in _by_knob(changes).items():
                 measure = goal.measure_of(knob)
                 if measure is None:
@@ -56,11 +58,11 @@ def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> 
 
 
 def _proposals(
-    goal: Goal, machine: Machine, catalog: Catalog, not_here: dict[str, str]
+    goal: Goal, machine: Machine, catalog: Catalog, not_here: dict[str, str], allow_dangerous: bool
 ) -> Iterable[tuple[str, Sequence[Change], FactBook]]:
     for name in goal.profiles:
         try:
-            plan, facts = make_plan(machine, catalog, (name,))
+            plan, facts = make_plan(machine, catalog, (name,), allow_dangerous=allow_dangerous)
             yield f"profile {name}", _of_real_devices(plan.changes, facts, catalog), facts
         except Refused as error:
             not_here[name] = error.message
@@ -68,7 +70,7 @@ def _proposals(
         settings = tuple(Setting(knob=one.knob, value=one.value, why=one.why) for one in goal.candidate)
         own = Profile(name=f"goal {goal.name}", summary=goal.what, setting=settings)
         larger = msgspec.structs.replace(catalog, profiles={**catalog.profiles, own.name: own})
-        plan, facts = make_plan(machine, larger, (own.name,))
+        plan, facts = make_plan(machine, larger, (own.name,), allow_dangerous=allow_dangerous)
         yield own.name, _of_real_devices(plan.changes, facts, catalog), facts
 
 

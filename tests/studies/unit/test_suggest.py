@@ -72,6 +72,10 @@ def test_values_that_differ_are_two_candidates_and_dangerous_ones_are_none() -> 
     everything = Measure(knobs=("*",), suite="s", primary="p")
     made = found(using, goal("one", "two", measure=(everything,))).candidates
     assert [one.settings for one in made] == [{"vm.swappiness": "10"}, {"vm.swappiness": "90"}]
+    everyone = candidates_of(
+        [goal("one", "two", measure=(everything,))], FakeMachine(FILES, FACTS), using, allow_dangerous=True
+    )
+    assert {"net.ipv4.tcp_syncookies": "0"} in [one.settings for one in everyone.candidates]
 
 
 def test_disks_are_proposed_and_loop_devices_are_not() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ktrial.kit.errors import BadInput, UnreadableOutput
 from ktrial.recordings.formats import read_recording_file
 from ktrial.recordings.ktrial_frames import HEADER, rows
-from ktrial.recordings.merge import together
+from ktrial.recordings.merge import together, with_start
 from ktrial.recordings.model import Frames, Recording, Source
 
 ZERO_S = 1_760_000_000.0
@@ -54,6 +54,14 @@ def test_frames_lie_beside_what_was_watched_meanwhile() -> None:
     assert list(both.frames.ends_s) == pytest.approx([0.5, 0.52, 0.57], abs=1e-6)
     assert list(both.frames.durations_s) == [0.02, 0.02, 0.05]
     assert (both.begin_s, both.end_s) == (0.0, 1.0)
+
+
+def test_a_given_start_dates_the_log_without_one_and_not_the_wake_ups_beside_it() -> None:
+    undated = msgspec.structs.replace(watched(), name="mangohud.csv", unix_at_zero_s=None)
+    assert with_start(undated, ZERO_S + 5).unix_at_zero_s == ZERO_S + 5
+    assert with_start(watched(), ZERO_S + 5) == watched()
+    without = msgspec.structs.replace(watched(), unix_at_zero_s=None, frames=None)
+    assert with_start(without, ZERO_S) == without
 
 
 def test_wake_ups_stand_for_frames_where_there_are_none() -> None:

@@ -193,14 +193,14 @@ def command_line(parameters: Parameters, name: str = "program") -> list[str]:
     if not isinstance(text, str):
         raise BadInput(
             f"parameter {name}: expected a command line, got {text!r}",
-            hint=f"for example -p {name}='./game --fullscreen'",
+            hint=f"for example -p {name}='/opt/game --fullscreen'",
         )
     try:
         return shlex.split(text)
     except ValueError as error:
         fault = "a quote is not closed" if "quotation" in str(error) else "it ends with a backslash"
         raise BadInput(
-            f"cannot parse parameter {name} {text!r}: {fault}", hint=f"for example -p {name}='./game --fullscreen'"
+            f"cannot parse parameter {name} {text!r}: {fault}", hint=f"for example -p {name}='/opt/game --fullscreen'"
         ) from None
 
 

@@ -15,7 +15,7 @@ from ktrial.kit.files import read_file
 from ktrial.recordings.atop import is_atop_raw
 from ktrial.recordings.atop_program import print_raw_log
 from ktrial.recordings.formats import detect_format, read_recording_file
-from ktrial.recordings.merge import together, with_offset
+from ktrial.recordings.merge import together, with_offset, with_start
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import png_bytes, svg_bytes
 from ktrial.watch.diagnosis.page import diagnosis_page
@@ -66,9 +66,7 @@ def recording(
     else:
         parts, left_out = [_part(path, as_format, interval_s)], []
     if began_s is not None:
-        parts = [
-            part if part.frames is None else msgspec.structs.replace(part, unix_at_zero_s=began_s) for part in parts
-        ]
+        parts = [with_start(part, began_s) for part in parts]
     if offset_s is not None:
         parts = [part if part.unix_at_zero_s is not None else with_offset(part, parts, offset_s) for part in parts]
     whole, misplaced = _together(str(path), parts, may_leave_out=path.is_dir())

@@ -48,7 +48,8 @@ def tune_question(
     goal = _goal(app, catalog, name, own, options)
     for one in goal.measure:
         give_programs_of(app, one.suite)
-    found = candidates_of([goal], app.best_session("reading all values"), catalog)
+    session, dangerous = app.best_session("reading all values"), options["yes_dangerous"]
+    found = candidates_of([goal], session, catalog, allow_dangerous=dangerous)
     candidates, left_out = list(found.candidates), dict(found.not_here)
     if own is None:
         candidates, unready = _measurable(app, candidates)

@@ -24,7 +24,7 @@ from ktrial.cli.options import (
 def command() -> None:
     """Boot once with other kernel arguments or another kernel.
 
-    Every later boot uses the default entry, even if the boot with the changes fails.
+    The boot after that one uses the default entry again, until `ktrial boot keep` makes the changes last.
     """
 
 
@@ -71,7 +71,7 @@ def try_(
 ) -> int:
     """Show what one boot with other kernel arguments or another kernel would do; with --yes, boot.
 
-    ktrial adds an entry that the boot loader starts once. Before its first attempt with each version of the boot
+    ktrial adds an entry that the boot loader starts once. Before the first such boot with each version of the boot
     loader, ktrial rehearses: it makes a boot that fails on purpose. ktrial accepts arguments that `ktrial knobs boot:`
     lists or /etc/ktrial/knobs.d adds. -ARGUMENT removes an argument of the running kernel. Of a profile, only the
     kernel arguments count. KERNEL is an installed version or a path.

@@ -28,7 +28,7 @@ SUITES: Mapping[str, str] = {
     "queue:*": "agent-fileio-read-sequential-cold",
     "vm.*": "memory-pressure",
     "zram:*": "memory-pressure",
-    "lru_gen:*": "memory-pressure",
+    "mglru:*": "memory-pressure",
     "sched:base_slice_ns": "wakeups-busy",
     "kernel.sched*": "agent-messaging-pipe",
     "sched:*": "agent-messaging-pipe",
