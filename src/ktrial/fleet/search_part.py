@@ -39,7 +39,7 @@ def part_of_fleet(standing: FleetStanding, logs: Logs, seconds: float) -> Search
         )
     parts = [part_of_log(standing.finished[place], log, seconds) for place, log in sorted(logs.items())]
     result = fleet_result(standing, logs)
-    judged = (*_judged(result), *_counter_guards(parts))
+    judged = (*_judgements(result), *_counter_guards(parts))
     blocks = max(part.judgement.blocks for part in parts)
     return msgspec.structs.replace(
         parts[0],
@@ -72,7 +72,7 @@ def _scores(parts: Sequence[SearchPart]) -> dict[str, dict[int, dict[str, float]
     return found
 
 
-def _judged(result: FleetResult) -> Iterator[OutcomeJudgement]:
+def _judgements(result: FleetResult) -> Iterator[OutcomeJudgement]:
     broken = {(one.outcome, one.arm) for wave in result.waves for one in wave.guards if one.is_broken}
     for one in result.contrasts:
         guard = _guard(one, is_broken=(one.outcome, one.arm) in broken) if one.role == "guard" else None
