@@ -29,7 +29,7 @@ _STATES = {
     "connecting": ("the phone has not answered yet", "run the command again"),
     "offline": (
         "the phone does not answer (offline)",
-        "plug the cable in again, or run `adb reconnect offline`",
+        "run `adb reconnect offline`, then the command again",
     ),
     "no permissions": (
         "this user may not open the phone's USB device",
@@ -168,7 +168,7 @@ def check_is_there(serial: str) -> None:
     if found is None:
         raise KtrialError(
             f"cannot find {serial}: {said or 'adb does not list it'}",
-            hint=f"first make `adb connect {serial}` work" if said else "check the cable and USB debugging",
+            hint=f"first make `adb connect {serial}` work" if said else "check the serial, the cable and USB debugging",
         )
     if found.state in _STATES:
         why, hint = _STATES[found.state]
@@ -180,5 +180,5 @@ def check_serial(word: str, serial: str) -> None:
     if serial.startswith("-") or any(not one.isprintable() or one.isspace() for one in serial):
         raise BadInput(
             f"--host {word}: not a serial number",
-            hint="use --host adb, or --host adb:SERIAL with a serial number from `adb devices`",
+            hint="use --host adb:SERIAL with a serial number from `adb devices`",
         )

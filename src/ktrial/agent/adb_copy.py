@@ -91,7 +91,7 @@ def check_runs(program: Path, data: bytes, architecture: str) -> None:
     if data[:2] == b"#!":
         return
     if data[:4] != MAGIC:
-        raise BadInput(f"{program}: not a program", hint="give a static program or a script")
+        raise BadInput(f"{program}: neither a program nor a script with #!", hint="give a static program or a script")
     found = Elf(data, str(program))
     if found.machine != _MACHINES.get(architecture, architecture):
         raise BadInput(

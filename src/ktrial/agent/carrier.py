@@ -15,7 +15,7 @@ ANSWER_LIMIT_S = 60.0
 
 
 class Ends(NamedTuple):
-    """The head's ends of the two pipes of a session, and the session's number at the other end."""
+    """The head's ends of a session's two pipes, and the session's number at the other end."""
 
     to_agent: int
     from_agent: int
@@ -36,7 +36,7 @@ class AgentCarrier(Protocol):
 
 
 class CarriedTransport(PipeTransport):
-    """Two pipes to a session. `kill` kills the session, `why_gone` says why its carrier ended, `hint` what to do."""
+    """Two pipes to a session. `kill` kills the session, `why_gone` says why the carrier ended, `hint` what to do."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
     if not _is_current(own, checkout) and not (build or _build)(checkout, architecture):
         raise KtrialError(
             f"cannot build the agent for {architecture} on this machine",
-            hint=f"install the programs named above, or copy an agent built elsewhere to {own}",
+            hint=f"install what the messages above name, or copy an agent built elsewhere to {own}",
         )
     return _there(own, architecture, "run the command again")
 

@@ -84,7 +84,7 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        hint = f"make {path} readable, or set XDG_STATE_HOME to a writable folder"
+        hint = f"give this user read and write access to {path.parent}"
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             hint = "free some disk space"
         raise KtrialError(f"cannot create or read {path}: {error.strerror}", hint=hint) from None

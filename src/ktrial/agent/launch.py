@@ -22,7 +22,7 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 def launch_anew() -> None:
     """Start this command again through the agent, unless the agent started it or root started it from a checkout.
 
-    Raise PrivilegeMissing if a user other than root could change the agent.
+    Raise PrivilegeMissing if a user other than root could change the agent, or if the invoking user is unknown.
     """
     user = invoking_user()
     if user is None and os.environ.pop(LAUNCHED, "") == "root":

@@ -31,7 +31,7 @@ class LentRoot:
     def start(self, state: str | None = None) -> Transport:
         """Start a root session that keeps its journals in the folder `state`.
 
-        Raise AgentError if the helper cannot start it.
+        Raise AgentError if the helper has ended.
         """
         theirs_in, to_agent = os.pipe()
         from_agent, theirs_out = os.pipe()
@@ -51,7 +51,7 @@ class LentRoot:
 def lent_root() -> LentRoot | None:
     """Return the client of the helper that the launcher started; None if no launcher started this process.
 
-    Child processes do not inherit its socket.
+    Child processes do not inherit the socket.
     """
     told = os.environ.pop(LAUNCHED, "")
     if not told.isdecimal() or os.geteuid() == 0:

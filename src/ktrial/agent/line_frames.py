@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
 
 class Garbled(KtrialError):
-    """The line carries something that is not a frame."""
+    """The line carries something that is not a frame, or a frame without its number."""
 
 
 def encode_frame(kind: bytes, content: bytes) -> bytes:
@@ -48,7 +48,7 @@ def numbered(session: int, content: bytes) -> bytes:
 def number_of(content: bytes) -> tuple[int, bytes]:
     """Return the number of a frame's session, and the rest of the content. Raise Garbled if the number is missing."""
     if len(content) < _NUMBER.size:
-        raise Garbled(f"a frame lacks the number of its session: {content!r}")
+        raise Garbled(f"a message from the agent lacks the number of its session: {content!r}")
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
 
 
@@ -70,7 +70,7 @@ class LineFrames:
             kind, length = _HEADER.unpack_from(self._rest, at)
             if kind not in _KINDS or length > LONGEST_BYTES:
                 raise Garbled(
-                    f"cannot read the line to the agents: {bytes(self._rest[at : at + 16])!r} is not a frame",
+                    f"expected a message from the agent, got {bytes(self._rest[at : at + 16])!r}",
                     hint=self._hint,
                 )
             begin = at + _HEADER.size

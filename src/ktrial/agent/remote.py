@@ -323,8 +323,8 @@ class OtherMachine:
         if len(lines.noise) > _MOST_NOISE_BYTES:
             self._process.kill()
             return KtrialError(
-                f"cannot run commands on {self.name}: its login never stops printing",
-                hint="change that user's shell profile so that it prints nothing without a terminal",
+                f"cannot run commands on {self.name}: its login prints more than 1 MiB",
+                hint="change the user's shell profile there to print nothing without a terminal",
             )
         status, why = self._end_of_program()
         if (late := self._gone) is not None:
@@ -366,7 +366,7 @@ class OtherMachine:
                 raise self._ended_early()
             found = frames.feed(piece)
         if found[0].kind != line_frames.BEGUN:
-            raise KtrialError(f"the agent on {self.name} did not describe itself", hint="run the command again")
+            raise KtrialError(f"the agent on {self.name} began with an unknown message", hint="run the command again")
         return msgspec.json.decode(found[0].content, type=RelayDescription)
 
     def _pass_on(self, errors: IO[bytes]) -> None:
@@ -421,7 +421,7 @@ class _ScriptLines:
 def start_script(marker: str, bases: str) -> str:
     """Return the shell script that starts the agent on the other machine.
 
-    `marker` begins its first line; `bases` are the folders to try.
+    The script prints `marker` before its other output; `bases` are the folders to try.
     """
     return _SCRIPT.format(marker=marker, bases=bases)
 

@@ -74,7 +74,7 @@ def root_transport(
     if not may_ask:
         raise PrivilegeMissing(
             f"{purpose} needs root, and --no-sudo forbids asking for it",
-            hint="leave out --no-sudo, or run ktrial with sudo; plan, explain, why and doctor work without root",
+            hint="leave out --no-sudo; plan, explain, why and doctor work without root",
         )
     check_trusted(agent, os.getuid())
     given = password()
@@ -117,7 +117,7 @@ def _with_password(sudo: str, argv: Sequence[str], password: str) -> Transport:
     if not _starts(sudo, SUDO_ASKING, Path(argv[0]), line):
         raise PrivilegeMissing(
             "sudo did not accept the password",
-            hint="check the password in the file of KTRIAL_PASSWORD_FD, and that this user may use sudo",
+            hint="check the password that KTRIAL_PASSWORD_FD passes, and this user's right to use sudo",
         )
     transport = ProcessTransport([sudo, *SUDO_ASKING, *argv], asker="sudo")
     transport.send(line)
@@ -143,7 +143,7 @@ def check_trusted(agent: Path, uid: int) -> None:
         if status.st_uid not in {0, uid} or others or group:
             raise Refused(
                 f"cannot run the agent as root: {path} can be changed by somebody else",
-                hint=f"make {name} the only writer of {path} (chown, chmod go-w), or use a checkout of your own",
+                hint=f"make {name} the only writer of {path} (chown, chmod go-w)",
             )
 
 

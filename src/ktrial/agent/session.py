@@ -82,12 +82,12 @@ class AgentSession:
         return self._content(do, limit_s)
 
     def receive_begun(self, do: str) -> None:
-        """Wait until the agent confirms that the latest request has begun. Raise AgentError if it cannot begin."""
+        """Wait until the agent confirms that the latest request has begun; raise AgentError if the request fails."""
         if not self._reply(do, _CONFIRM_LIMIT_S).begun:
             raise self._lost(do, "the request ended before it began", hangs=True)
 
     def receive_stopped(self, do: str) -> int | dict[str, Any]:
-        """Return the pid of the command that the agent started and stopped, or the reply if it could not start."""
+        """Return the pid of the command that the agent started and stopped; the reply if the command cannot start."""
         reply = self._reply(do, _CONFIRM_LIMIT_S)
         if reply.pid is not None:
             return reply.pid

@@ -174,7 +174,7 @@ def _session_of(content: bytes) -> int:
     try:
         return msgspec.json.decode(content, type=_Over).session
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Garbled(f"malformed end of a session: {error}") from None
+        raise Garbled(f"cannot read the agent's message that a session has ended: {error}") from None
 
 
 def _hand_over(said: SimpleQueue[bytes], there: int) -> None:

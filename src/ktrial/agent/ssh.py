@@ -52,8 +52,8 @@ class SshWay:
 def ssh_words() -> list[str]:
     """Return the program that connects, and its first options.
 
-    Raise BadInput if `KTRIAL_SSH` is badly quoted or names no program. Raise KtrialError if it is unset and ssh is not
-    installed.
+    Raise BadInput if `KTRIAL_SSH` is badly quoted or names no executable program. Raise KtrialError if the variable is
+    unset and ssh is not installed.
     """
     given = os.environ.get(SSH_VARIABLE)
     try:
@@ -68,7 +68,7 @@ def ssh_words() -> list[str]:
     if given is None:
         raise KtrialError("cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client")
     why = f"cannot find an executable {words[0]}" if words else "the value names no program"
-    raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset the variable, or use {SSH_VARIABLE}='ssh -F FILE'")
+    raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"set {SSH_VARIABLE} to an installed program, as in 'ssh -F FILE'")
 
 
 def configured_host(name: str) -> str:
@@ -84,4 +84,4 @@ def configured_host(name: str) -> str:
 def check_name(word: str, name: str, option: str = "--host") -> None:
     """Raise BadInput for a `name` that ssh would read as an option, or as several words, instead of a machine."""
     if not name or name.startswith("-") or any(not one.isprintable() or one.isspace() for one in name):
-        raise BadInput(f"{option} {word}: not the name of a machine", hint="use ssh:NAME, as in `ssh NAME`")
+        raise BadInput(f"{option} {word}: not the name of a machine", hint=f"write {option} ssh:NAME, as in `ssh NAME`")

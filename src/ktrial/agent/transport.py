@@ -46,7 +46,7 @@ class Transport(Protocol):
         """End the agent's input without waiting; commands that it runs `while_connected` end."""
 
     def close(self) -> int | None:
-        """End the agent's input and wait for the agent; return its exit status if that can be known."""
+        """End the agent's input and wait for the agent; return its exit status, or None if unknown."""
 
     def abandon(self) -> None:
         """Give up on an agent that does not answer."""

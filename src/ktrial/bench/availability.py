@@ -44,7 +44,7 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_program(benchmark: Benchmark) -> bool:
-    """Return whether a guest can run the benchmark, because it needs only programs and their libraries."""
+    """Return whether the benchmark needs only programs and their libraries, which are all that a guest has."""
     return bool(getattr(benchmark, "standalone", False))
 
 
@@ -188,7 +188,7 @@ def _why_not(
         step = "run ktrial through sudo" + (" without --tools" if executor.container is not None else "")
     elif benchmark.user_reason is not None and executor.runs_as_root:
         why = f"cannot run as root, because {benchmark.user_reason}"
-        step = "run ktrial as an ordinary user, or through sudo from one"
+        step = "run ktrial as an ordinary user, or through that user's sudo"
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent cannot run loads"
         step = "run ./ktrial again to rebuild the agent; if ktrial is installed, reinstall it"

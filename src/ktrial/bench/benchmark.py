@@ -57,10 +57,10 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """The output of one execution.
 
     For the agent's own loads, `stdout` is the JSON of the reply's `ok`. `exit_status` is None if a signal ended the
-    program or it did not start (`failed` then says why). `interrupted` means that the user ended it. The resource
+    program or it did not start (`failed` then says why). `interrupted` means that the user ended the run. The resource
     fields cover this run alone and are None if they do not apply. `cut` means that ktrial captured only the beginning
-    of what the program printed; `unread` names a file that ktrial cannot read, and why. `network` describes the run's
-    own network as the agent read it back. `load_failed` says why another machine did not send the whole load.
+    of a stream or file; `unread` names a file that ktrial cannot read, and why. `network` describes the run's own
+    network as the agent read it back. `load_failed` says why another machine did not send the whole load.
     """
 
     stdout: bytes = b""
@@ -138,8 +138,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class GeneratorPart(msgspec.Struct, frozen=True, kw_only=True):
     """What a load generator, another machine, does in a run: first its `steps`, then the invocation's argv.
 
-    `reach` is a command that exits with status 0 there if it reaches the server. `threads` is the number of threads
-    that send.
+    `reach` is a command that exits there with status 0 if the server answers. `threads` is the number of threads that
+    send.
     """
 
     reach: tuple[str, ...]
@@ -195,7 +195,10 @@ def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocat
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """Return the invocation with its command and steps pinned to `cpus`, unless its own `cpus` are among them."""
+    """Return the invocation with its command and steps pinned to `cpus`.
+
+    Change nothing if `cpus` is None, or if the invocation has `cpus` of its own that are all in `cpus`.
+    """
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
     steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
@@ -206,7 +209,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """A short test of whether a benchmark can work here, for a benchmark whose programs do not guarantee that.
 
     `invocation` makes the test from all of the benchmark's parameters. `why_not` reads its output and returns a reason,
-    or None. `next` is the step that would help.
+    or None. `next` says what would make the benchmark work.
     """
 
     invocation: Callable[[Parameters], Invocation]
@@ -312,7 +315,7 @@ def why_failed(raw: RawOutput) -> str | None:
 def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:
     """Raise BadRun if there is no measurement, or one is undeclared, repeated, not finite or implausible."""
     if not parsed.measurements:
-        raise BadRun("no measurement found in the output", hint="use a version of the tool that ktrial can read")
+        raise BadRun("the output contains no measurement", hint=_PRINTED)
     declared = {outcome.name: outcome for outcome in outcomes}
     seen: set[str] = set()
     for measurement in parsed.measurements:
@@ -341,9 +344,15 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
     elif measurement.value < 0 and outcome.kind != "score":
         wanted = "0 or more"
     elif not outcome.low <= measurement.value <= outcome.high:
-        wanted = f"{outcome.low:g} to {outcome.high:g} {outcome.unit}"
+        unit = "" if outcome.unit in {"score", "count", "ratio"} else f" {outcome.unit}"
+        wanted = f"{_in_digits(outcome.low)} to {_in_digits(outcome.high)}{unit}"
     if wanted is not None:
         raise BadRun(f"{outcome.name}: expected {wanted}, got {measurement.original!r}", hint=_PRINTED)
+
+
+def _in_digits(value: float) -> str:
+    """Return a limit without an exponent: `1e-7` as 0.0000001."""
+    return f"{value:.12f}".rstrip("0").rstrip(".")
 
 
 def quoted(raw: RawOutput) -> str:

@@ -69,7 +69,7 @@ def get_tool(
         raise KtrialError(
             f"commit {recipe.commit} of {source.place} has unexpected files: expected digest "
             f"{recipe.tree_sha256}, got {tree_sha256}",
-            hint="get the source elsewhere with --from, or correct tree_sha256 if you trust this one",
+            hint="name another source of the tool with --from",
         )
     compilers = workshop.versions(recipe.compilers)
     workshop.build(recipe.steps)

@@ -109,7 +109,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
         except re.error as error:
             wrong = f"invalid expression for {self.name} at position {error.pos}: {error.msg}"
-            yield "match", BadInput(wrong, hint="correct the regular expression")
+            yield "match", BadInput(wrong, hint="write a regular expression as Python's `re` reads it")
         except BadInput as error:
             yield "match", error
         else:
@@ -204,7 +204,8 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             yield (
                 "$.limit_s",
                 BadInput(
-                    f"expected limit_s above 0 for {self.name}, got {self.limit_s:g}", hint="for example  limit_s = 60"
+                    f"expected a finite limit_s above 0 for {self.name}, got {self.limit_s:g}",
+                    hint="for example  limit_s = 60",
                 ),
             )
         for number, step in enumerate(self.prepare):
@@ -222,7 +223,10 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
             name = metric.outcome()[0].name
             if name in taken:
-                twice = BadInput(f"{self.name} measures {name} twice", hint="rename the metric")
+                twice = BadInput(
+                    f"two outcomes of {self.name} are named {name}",
+                    hint="rename the metric; ktrial itself measures wall, user, system and peak_memory",
+                )
                 yield f"$.metric[{number}].name", twice
             taken.add(name)
 
@@ -297,7 +301,7 @@ def whole_number(found: re.Match[str]) -> str:
 
 
 def parse_metric(text: str) -> Metric:
-    """Parse `NAME:lower=REGEX` or `NAME:lower=$.path`."""
+    """Parse `NAME:lower=REGEX` or `NAME:lower=$.path`, also with `higher`."""
     head, equals, expression = text.partition("=")
     name, colon, direction = head.partition(":")
     if not equals or not colon or direction not in {"lower", "higher"} or not expression:

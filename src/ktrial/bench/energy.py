@@ -12,6 +12,7 @@ import msgspec
 from ktrial.bench.outcomes import outcome
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.kit.units import show_seconds
 
 RAPL = "/sys/class/powercap/*/energy_uj"
 BATTERY = "/sys/class/power_supply/*/status"
@@ -82,13 +83,13 @@ def counters(files: Look) -> tuple[EnergyCounter, ...]:
 
 
 def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) -> Consumed:
-    """Return the energy used between two readings. Raise BadRun if it is unknown."""
+    """Return the energy used between two readings. Raise BadRun if the energy is unknown."""
     first, last = _number(counter.path, before), _number(counter.path, after)
     if counter.kind in {"battery-energy", "battery-charge"}:
         return _discharged(counter, first, last, before, after)
     original = f"{first} to {last} uJ"
     if last == first:
-        raise BadRun(f"the counter did not move in {seconds:.3g} s", hint=_LONGER)
+        raise BadRun(f"the counter did not move in {show_seconds(seconds)}", hint=_LONGER)
     if counter.range_uj is not None:
         if seconds * MOST_WATTS * 1e6 >= counter.range_uj:
             raise BadRun(

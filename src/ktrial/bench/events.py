@@ -29,7 +29,7 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
     """A run begins. It has the number `run` in the session, and it is number `place` of `runs` planned runs.
 
-    A run that is repeated at once keeps its `place`; the repetition of a void run gets a new one at the end.
+    A run that is repeated at once keeps its `place`; the repetition of a void run gets a new place at the end.
     `left_s` is the time to the end of all runs, null if unknown. With `left_is_least`, that time excludes runs of
     unknown length.
     """
@@ -44,7 +44,7 @@ class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="waiting"):
-    """The next run waits for an idle machine; `used` names the session or terminal in use."""
+    """The next run waits for an idle machine; `used` says which session, terminal or programs use the machine."""
 
     used: str
 

@@ -58,7 +58,7 @@ class GuestTool(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the first process of the guest does.
 
-    It runs `programs` one after the other until one fails. `disk` is the file system type of a disk in memory. With
+    The process runs `programs` in order until a program fails. `disk` is the file system type of a disk in memory. With
     `sessions`, the head opens sessions and ends the guest; with `script`, the guest already has all of the head's
     input.
     """
@@ -115,11 +115,11 @@ class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
-    """Programs of this machine in the guest in which a command runs.
+    """The programs that a guest gets from this machine.
 
     `places` are their paths in the guest, `found` their paths on this machine (None: missing), both by name. `kept`
-    names a guest that keeps running, which got its programs when it booted. `foreign` is set if the guest has another
-    architecture.
+    names a guest that keeps running, which got its programs when it booted. `foreign` means that the guest has another
+    architecture than this machine.
     """
 
     places: Mapping[str, str]
@@ -163,7 +163,7 @@ class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
     """One boot of a guest; `failure` says why the guest failed early, None if it ended normally.
 
-    `said` holds the frames of the sessions that the script of the guest opened.
+    `said` holds the frames of the sessions that the guest's script opened.
     """
 
     shape: Shape
@@ -218,7 +218,7 @@ class GuestDiffers(KtrialError):
 
 
 class InitCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of the kernel's boot, and its time in microseconds."""
+    """A function that the kernel calls during its boot (an initcall), and the time that the function took."""
 
     name: str
     us: int

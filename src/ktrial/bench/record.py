@@ -244,12 +244,11 @@ class TrialPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution of one benchmark, `ktrial.run/1`; `failure` says why it has no measurements, if it failed.
+    """One execution of one benchmark, `ktrial.run/1`. The `failure` of a failed run says why it has no measurements.
 
     A run of round 0 is a warm-up: stored, but not in summaries. `conditions` are null if not observed. `findings` are
     doubts about the start of this run; `settled` says how long ktrial waited before the run. `void` lists why the run
-    is void; such a run also has a `failure`. A `repeated` run was void or disturbed by input, and another run replaces
-    it.
+    is void; a void run also has a `failure`. A `repeated` run was void or disturbed by input: another run replaces it.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"

@@ -24,8 +24,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     With `drawn`, the seed is random; a continued measurement keeps the seed with which it began. With `fresh`, do
     not continue an earlier measurement. `gates` are limits for judging runs; other gates have their defaults.
-    `sample_period_s` is the time between two samples during a run; None takes no samples. `unplaced` are benchmarks
-    that cannot run on the chosen CPUs, with the error of each. All runs get `environment` in addition to their own.
+    `sample_period_s` is the time between two samples during a run; None means no samples. `unplaced` are benchmarks
+    that cannot run on the chosen CPUs, with the error of each. All runs get `environment` besides their own variables.
     """
 
     suite: str
@@ -55,7 +55,7 @@ class RunPlace(NamedTuple):
 
 
 def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[str, object]) -> str:
-    """Return a hash of runs, tools and boot; an order can only continue a measurement with the same hash."""
+    """Return a hash of runs, tools and boot. ktrial continues an earlier measurement only if its hash is the same."""
     plan = {
         "suite": order.suite,
         "tasks": [[task.label, task.benchmark.name, task.parameters, task.cpus] for task in order.tasks],
@@ -79,7 +79,10 @@ def plan_of(order: Order, facts: FactBook, agent_version: str, tools: Mapping[st
 
 
 def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tuple[RunPlace, ...]:
-    """Return the schedule of all runs, in order; warm-ups come first, as round 0."""
+    """Return the schedule of all runs, in order; warm-ups come first, as round 0.
+
+    A benchmark that can run only once per boot is in round 1 alone.
+    """
     warm_ups = [label for label, one in invocations.items() for _ in range(one.warm_ups)]
     once = {label for label, one in invocations.items() if one.once_per_boot}
     return tuple(

@@ -128,7 +128,10 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
                 parse_cpus(entry.cpus)
             key = "name"
             if entry.label in labels:
-                raise BadInput(f"{entry.label} appears twice in {suite.name}", hint='give one of the two a  name = "…"')
+                raise BadInput(
+                    f"benchmark {entry.label} appears twice in suite {suite.name}",
+                    hint='write another  name = "…"  into this [[benchmark]]',
+                )
         except KtrialError as error:
             raise _located(path, f"$.benchmark[{number}].{key}", error) from None
         labels.add(entry.label)

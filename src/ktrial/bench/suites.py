@@ -24,7 +24,7 @@ _SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
 
 
 def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with this name, or a suite of the one benchmark with this name."""
+    """Return the suite `name`, or a suite of the benchmark `name` alone. Raise UnknownName if neither exists."""
     if name in suites:
         return suites[name]
     if name in benchmarks:
@@ -81,7 +81,7 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
         return text
     raise BadInput(
         f"{where}: expected a {'whole ' if isinstance(default, int) else ''}number, got {text!r}",
-        hint=f"write a number, such as its default {default}",
+        hint=f"write a number, such as the default {default}",
     )
 
 
@@ -95,13 +95,13 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
             raise BadInput(
-                f"{entry.use}: {name} = {value!r} is not a finite number",
-                hint=f"write a number, such as its default {default}",
+                f"{entry.use}: expected a finite number for {name}, got {value!r}",
+                hint=f"leave out {name} to use its default",
             )
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
             raise BadInput(
-                f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}",
-                hint=f"change the value of {name}, or leave {name} out",
+                f"{entry.use}: expected {name} of the same type as the default {default!r}, got {value!r}",
+                hint=f"leave out {name} to use the default",
             )
 
 
@@ -121,7 +121,7 @@ def _on(value: str, cpus: int | None) -> int:
     match = _SIZED.fullmatch(value)
     if cpus is None or match is None:
         raise BadInput(
-            f"cannot compute {value}: the number of CPUs is unknown", hint="set the parameter to a number with -p"
+            f"cannot compute {value}: the number of CPUs is unknown", hint=f"write a number in place of {value}"
         )
     return max(1, cpus // int(match[1] or 1))
 
@@ -184,7 +184,7 @@ def _with_chosen_cpus(
     if outside := [cpu for cpu in given if cpu not in chosen]:
         raise BadInput(
             f"its parameters name CPU {outside[0]}, which is not among {said!r}",
-            hint="name CPUs of that list with -p, or change --cpus",
+            hint=f"give these parameters CPUs from {said!r}",
         )
     free = [cpu for cpu in chosen if cpu not in given]
     for name in places:
@@ -226,7 +226,7 @@ def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequen
 
 
 def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = None) -> tuple[int, ...]:
-    """Parse `0,2-3` to (0, 2, 3), or look up `little` or `big` in `kinds`."""
+    """Parse `0,2-3` to (0, 2, 3), or look up `little` or `big` in `kinds`. Raise BadInput for other texts."""
     if kinds is not None and text in kinds:
         found = kinds[text]
         if not found:

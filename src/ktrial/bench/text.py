@@ -78,7 +78,7 @@ def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, lea
 
 
 def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
-    """Return the second half of a run's line: its values, and their spread over the runs so far."""
+    """Return the second half of a run's line: its values and their spread over the runs so far, or why it failed."""
     if record.exit.interrupted:
         return f" {record.failure}"
     if record.void:
@@ -144,7 +144,7 @@ def findings_text(findings: Sequence[Finding], *, width: int) -> str:
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:
-    """Return `partial 3/4`, then the reason and next step for each incomplete benchmark."""
+    """Return `partial 3/4`, then why each benchmark is incomplete, and the next step; empty without `holes`."""
     if not holes:
         return ""
     lines = [f"partial {complete}/{wanted}"]

@@ -60,7 +60,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             check_sha256(self.tree_sha256, "tree_sha256")
         if not self.steps or not all(self.steps):
             raise BadInput(
-                "steps: expected at least one command, and no empty one", hint='for example  steps = [["make"]]'
+                "steps: expected at least one command, and no empty command", hint='for example  steps = [["make"]]'
             )
         if not self.programs:
             raise BadInput(

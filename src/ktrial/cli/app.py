@@ -261,7 +261,7 @@ class App:
 
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
-        """The work folder of runs and the lock on measuring. It is closed last, after everything has been restored."""
+        """The work folder of runs and the lock on measuring. The place is closed last, after everything is restored."""
         place = (self.host or Host("")).measuring_place(self._machine_root)
         self._sessions.insert(0, place)
         return place
@@ -470,7 +470,7 @@ class App:
         self.host.outlast(self.measuring_place.machine, root, self.clock.sleep)
 
     def leave_machine(self) -> None:
-        """Give the locks on trials to plans of that machine. On a host, later requests start new sessions."""
+        """Release the locks on trials for the machine's plans. On a host, later requests start new sessions."""
         if self.host is None:
             return self.measuring_place.close()
         self._end_sessions()

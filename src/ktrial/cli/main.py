@@ -116,7 +116,7 @@ class Verbs(FolderGroup):
     "--host-keep-agent",
     "keeps_agent",
     is_flag=True,
-    help="Leave the copy of the agent on the other machine or phone.",
+    help="Leave the agent, ktrial's helper program, on the other machine or phone.",
 )
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))

@@ -57,7 +57,7 @@ load_options = with_options(
     click.option(
         "--load-address",
         metavar="ADDRESS[:PORT]",
-        help="Address of the server, as the load generator reaches it.  [from ssh's configuration]",
+        help="Address at which the load generator reaches the server.  [from ssh's configuration]",
     ),
 )
 metric_option = click.option(
@@ -87,7 +87,7 @@ guard_option = click.option(
     "guards",
     multiple=True,
     metavar="OUTCOME=SHARE",
-    help="Outcome that must not get worse by more than this share. Repeatable.",
+    help="Outcome that must not get worse by more than SHARE. Repeatable.",
 )
 secondary_option = click.option(
     "--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable."
@@ -101,7 +101,7 @@ budget_option = click.option(
     "--budget",
     default="default",
     metavar="NAME|BLOCKS",
-    help="Maximum number of blocks (rounds): quick (9), default (20), thorough (40) or N.  [default]",
+    help="Maximum number of blocks (rounds): quick (9), default (20), thorough (40) or a number.  [default]",
 )
 ARCHITECTURES = ("x86_64", "arm64")
 
@@ -218,11 +218,11 @@ security_option = click.option(
     "--yes-security",
     multiple=True,
     metavar="NAME",
-    help="Kernel argument to add or remove even though this weakens security. Repeatable.",
+    help="Kernel argument to add or remove although the change weakens security. Repeatable.",
 )
 #: Options of trials that boot this machine.
 boots_options = with_options(
-    yes_to("Do not ask before a long trial; let a trial that needs reboots reboot this machine."),
+    yes_to("Do not ask before measuring for more than half an hour; allow the reboots that a trial needs."),
     security_option,
     click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it."),
 )

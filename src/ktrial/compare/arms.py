@@ -76,7 +76,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one arm. `states` are documents of its machine's tunable state, the newest first.
+    """The runs of one arm. `states` has the newest document of its machine's tunable state, if there is any.
 
     `missing` maps each requested benchmark that could not run to the reason.
     """

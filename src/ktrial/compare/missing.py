@@ -42,7 +42,7 @@ def hole_rows(found: Comparison) -> tuple[HoleRow, ...]:
 
 
 def holes_sentence(rows: Iterable[HoleRow]) -> str:
-    """Return a sentence on the number of holes for the end of an answer, or an empty text."""
+    """Return a sentence on missing values, to end an answer; an empty text if no value is missing."""
     found = tuple(rows)
     some = dict.fromkeys(row.name for row in found if row.outcome is not None)
     none = dict.fromkeys(row.name for row in found if row.outcome is None)

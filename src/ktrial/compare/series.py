@@ -68,7 +68,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
         counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
         if all(values == units for values, units in counts.values()):
             return None
-        told = ", ".join(f"{values} as {units} in {arm}" for arm, (values, units) in counts.items())
+        told = ", ".join(f"{values} become {units} in {arm}" for arm, (values, units) in counts.items())
         return Finding(
             kind="values-of-a-process",
             level="note",
@@ -113,7 +113,7 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
                 if not math.isfinite(one.value):
                     raise BadInput(
                         f"{run.name}: {one.outcome} is {one.value}, which is not a finite number",
-                        hint="leave out this run, or correct its value",
+                        hint="correct the value in the file, or remove the run from it",
                     )
                 name = f"{run.benchmark}.{one.outcome}"
                 series = found.get(name) or ComparedSeries(benchmark=run.benchmark, outcome=one.outcome, tool=run.tool)

@@ -144,8 +144,7 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
         what = f"there is only one group, {names[0]}" if names else "there are no groups"
         raise BadInput(
             f"{what}; a comparison needs two",
-            hint="name another label, session or file; for groups within a table add --by COLUMN"
-            " or, if each group is a column, --groups COLUMN,COLUMN",
+            hint="name a second label, session or file, or split a table with --by COLUMN or --groups COLUMN,COLUMN",
         )
     control = next(arm for arm in arms if arm.name == wanted) if wanted is not None else arms[0]
     return control, tuple(arm for arm in arms if arm is not control)
@@ -155,7 +154,7 @@ def _collision(name: str, source: ComparedSource, earlier: ComparedSource) -> Ba
     """Return the error for two words whose arms have the same name, which the user did not choose."""
     return BadInput(
         f"both {earlier.word} and {source.word} have the label {name!r}",
-        hint=f"name both: first={earlier.target} second={source.target}; with one name for both, ktrial merges them",
+        hint=f"choose a name for each: first={earlier.target} second={source.target} (equal names merge the data)",
     )
 
 

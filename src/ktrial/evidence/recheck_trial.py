@@ -46,7 +46,7 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
         except msgspec.ValidationError as error:
             raise KtrialError(
                 f"run {run.number} of {session.session} has an {BROKEN} ({in_lower_case(str(error))})",
-                hint="update ktrial: a newer one may have written the record",
+                hint="update ktrial: a newer version may have written the record",
             ) from None
         found += [] if record is None else [record]
     return tuple(found)

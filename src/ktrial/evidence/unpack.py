@@ -160,7 +160,7 @@ class BundleResults:
 
     def raw(self, digest: str) -> bytes:
         if f"raw/{digest}" not in self._bundle.manifest.members:
-            raise UnknownName("raw output", digest, (), hint="ask for a complete bundle: this one lacks the raw output")
+            raise UnknownName("raw output", digest, (), hint="ask the author of the bundle for a complete bundle")
         return self._bundle.raw(digest)
 
     def states(self, session: str) -> dict[str, str]:

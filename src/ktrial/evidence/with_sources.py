@@ -79,7 +79,7 @@ def carry(
     if wrong is not None:
         raise Refused(
             f"recomputing the comparison from the bundle gives another result in {wrong.where}: {wrong.told}",
-            hint="compare again and pack the new comparison"
+            hint="pack a new comparison, from `ktrial compare A B -o FILE`"
             + (
                 ""
                 if scrubber is None
@@ -95,7 +95,8 @@ def _checked(file: AskedFile, read: Callable[[str], bytes]) -> bytes:
     data = read(file.path)
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise Refused(
-            f"{file.path} has changed since it was compared", hint="compare again and pack the new comparison"
+            f"{file.path} has changed since it was compared",
+            hint="pack a new comparison, from `ktrial compare A B -o FILE`",
         )
     return data
 

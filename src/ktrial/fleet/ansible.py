@@ -237,7 +237,7 @@ def _path_of(program: str) -> str:
     beside = Path(sys.executable).with_name(program)
     path = str(beside) if beside.exists() else shutil.which(program)
     if path is None:
-        raise KtrialError("ktrial fleet needs Ansible, which is not installed", hint=_INSTALL)
+        raise KtrialError("cannot use a fleet: Ansible is not installed", hint=_INSTALL)
     return path
 
 
@@ -245,7 +245,7 @@ def _runner() -> Any:
     try:
         import ansible_runner
     except ModuleNotFoundError:
-        raise KtrialError("ktrial fleet needs ansible-runner, which is not installed", hint=_INSTALL) from None
+        raise KtrialError("cannot use a fleet: ansible-runner is not installed", hint=_INSTALL) from None
     return ansible_runner
 
 

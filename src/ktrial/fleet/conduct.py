@@ -43,7 +43,7 @@ class MachineLook(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """The result of a look. `guard` is set if a limit was passed and the machine has restored itself.
+    """The result of a look at a machine. `guard` is set if a limit was passed and the machine has restored itself.
 
     `may_pass` is set for a failure of the environment, which may be over at the next look. If `is_news` is false, the
     log gets no event.

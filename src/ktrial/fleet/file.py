@@ -122,7 +122,7 @@ def _check(trial: FleetTrial) -> None:
         )
     if table.blocks not in LOOKS:
         raise BadInput(
-            f"fleet: {table.blocks} blocks cannot be judged", hint=f"use one of {', '.join(map(str, LOOKS))}"
+            f"fleet: blocks = {table.blocks} allows no verdict", hint=f"use one of: {', '.join(map(str, LOOKS))}"
         )
     if not table.waves or not all(_is_size(one) for one in table.waves):
         raise BadInput(

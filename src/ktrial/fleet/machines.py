@@ -108,7 +108,7 @@ def facts_of(
 ) -> Iterator[tuple[str, Mapping[str, str] | None, str] | None]:
     """Yield each host with the facts in `names` as text, or with None and the reason; in between, yield None.
 
-    A name `inventory.NAME` is a variable of the inventory. An unreachable machine is asked again after a while.
+    A name `inventory.NAME` is a variable of the inventory. ktrial asks an unreachable machine again after a while.
     """
     wanted = [name for name in dict.fromkeys((*ALWAYS, *names)) if not name.startswith("inventory.")]
     left = [*hosts]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from ktrial.fleet.ansible import TaskResult
 from ktrial.fleet.file import FleetTrial, wave_sizes
 from ktrial.fleet.log import FleetStanding
@@ -90,7 +92,9 @@ def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[st
     settings = {
         knob: str(value).lower() if isinstance(value, bool) else str(value) for knob, value in chosen.set.items()
     }
-    if chosen.commands or chosen.service or chosen.sched_ext or chosen.environment or not (profiles or settings):
+    others = (chosen.commands, chosen.service, chosen.sched_ext, chosen.environment, chosen.parameters, chosen.build)
+    is_plain = chosen.command is msgspec.UNSET and chosen.prepare is msgspec.UNSET and not any(others)
+    if not is_plain or not (profiles or settings):
         raise BadInput(
             f"cannot roll out {arm}: it does not consist of settings and profiles alone",
             hint="keep its settings with a playbook of your own (docs/playbooks.md)",

@@ -181,9 +181,9 @@ def status_text(standing: FleetStanding, held: Holder | None, now_unix_ms: int, 
     if standing.end is not None:
         lines.append(paragraph(f"ended: {standing.end.reason}", width=width))
     elif held is not None:
-        lines.append(f"{clean(held.text)} coordinates it")
+        lines.append(f"{clean(held.text)} coordinates the trial")
     else:
-        lines.append("nobody coordinates it; `ktrial fleet run` with the same trial takes it over")
+        lines.append("nobody coordinates the trial; `ktrial fleet run` with the same file takes it over")
     rows = []
     for place, one in enumerate(began.machines):
         step = standing.steps.get(place)

@@ -80,7 +80,7 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
             return BootResult(run=run)
         why = f"/dev/kvm works, but not with this kernel ({run.failure})"
     if mode == "kvm":
-        raise KtrialError(f"cannot use KVM: {why}", hint="use --mode emulated, or leave out --mode")
+        raise KtrialError(f"cannot use KVM: {why}", hint="use --mode emulated")
     return BootResult(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
 
 

@@ -91,7 +91,7 @@ class Guests:
             wanted = -(-len(content) * 2 >> 20)
             raise BadInput(
                 f"not enough memory: a guest needs twice the size of its files ({len(content) >> 20} MiB)",
-                hint=f"use --memory {wanted}MiB or more",
+                hint=f"give the guest at least {wanted}MiB",
             )
         (folder / "kernel").write_bytes(image)
         (folder / "initramfs").write_bytes(content)

@@ -49,13 +49,13 @@ class BootsMeasured(Protocol):
 
 
 def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:
-    """Measure the time until the first process in `runs` boots, and the duration of initcalls in one more boot."""
+    """Boot `runs` times to measure the time until the first process, and once more to measure each initcall."""
     plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
     verbose = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"
     program = GuestTool(argv=("/usr/bin/ktrial-agent", "batch", "--role", "root", _FILE))
     run = _good(lab.boot(msgspec.structs.replace(place, shape=verbose), Job(programs=(program,)), {_FILE: request}))
-    with with_hint("run the command again, or try another --mode"):
+    with with_hint("run the command again"):
         reply = read_replies(run.stdout).get(_REQUEST)
     if reply is None or reply.ok is None or "log" not in reply.ok:
         why = reply.error.message if reply is not None and reply.error is not None else "the agent did not return it"

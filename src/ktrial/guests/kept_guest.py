@@ -325,7 +325,7 @@ class KeptGuest:
         self.kept, self.past = message.kept, past
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Open a session with an agent of its own. Raise AgentError if the guest is gone."""
+        """Open a session with its own agent. Raise AgentError if the guest is gone."""
         with self._lock:
             self._ask(_KeptRequest(open=arguments, root=root))
             message, descriptors = self._receive()

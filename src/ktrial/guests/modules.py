@@ -37,7 +37,7 @@ def take_modules(names: Sequence[str], image: str, wanted: Sequence[str] = ()) -
         raise BadInput(
             "no modules beside this kernel",
             file=image,
-            hint="use an installed version, or a package unpacked with `dpkg -x`",
+            hint="use an installed kernel, or the image in a package unpacked with `dpkg -x`",
         )
     return _Loading(folder).of(names, wanted)
 

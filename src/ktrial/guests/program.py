@@ -62,7 +62,7 @@ class GuestProgram:
             if not isinstance(begun, int):
                 raise BadInput(
                     exec_output(begun).failed or "the program ended before it was released",
-                    hint="check that the guest has the program",
+                    hint="check that the program runs on the watched machine",
                 )
             self.pid = begun
         except BaseException:

@@ -105,7 +105,7 @@ class ForeignQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
-    """The p-value of one contrast and the smallest that it can reach, both corrected for the number of contrasts."""
+    """The p-value of one contrast and its smallest possible value, both corrected for the number of contrasts."""
 
     p: float
     floor: float

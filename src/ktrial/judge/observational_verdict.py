@@ -149,7 +149,7 @@ _KIND = {
 
 
 def layout_doubts(case: Case) -> list[Finding]:
-    """Return a finding for each thing that the layout cannot separate from the arm."""
+    """Return a finding for each condition that the layout cannot separate from the arm."""
     found = []
     for what in (case.confounded_by, None if case.order == "interleaved" else case.order):
         if what is not None:

@@ -18,6 +18,7 @@ from ktrial.judge.stats.machines import within_machines
 from ktrial.judge.stats.modes import APART_FACTOR, apart, two_modes, within_blocks
 from ktrial.kit.finding import Finding, FindingLevel
 from ktrial.kit.outcome import Direction
+from ktrial.kit.units import three_digits
 
 
 class SeriesSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,9 +170,14 @@ def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) 
         sentence = f"no drift over the runs (Theil-Sen, p = {series.drift.p:.2g})"
         return Check(name="no drift", holds=True, value=made, sentence=sentence)
     share = abs(made / estimate) if estimate else math.inf
-    size = f"explains {share:.2g} times this effect" if math.isfinite(share) else "exceeds the effect, which is zero"
+    size = f"explains {_times(share)} this effect" if math.isfinite(share) else "exceeds the effect, which is zero"
     sentence = f"the runs drifted (Theil-Sen, p = {series.drift.p:.2g}): the drift alone {size}"
     return Check(name="no drift", holds=share < 0.25, value=made, sentence=sentence)
+
+
+def _times(factor: float) -> str:
+    """Return `2.5 times`: a factor with two digits, without an exponent if it is large."""
+    return f"{three_digits(float(f'{factor:.2g}'))} times"
 
 
 def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) -> Check | None:
@@ -182,7 +188,7 @@ def _drift_alone(series: OutcomeSeries, arms: tuple[str, str], estimate: float) 
             continue
         made = found.drift.slope * found.span
         share = abs(made / estimate) if estimate else math.inf
-        size = f"by {share:.2g} times this effect" if math.isfinite(share) else "but the effect is zero"
+        size = f"by {_times(share)} this effect" if math.isfinite(share) else "but the effect is zero"
         sentence = (
             f"the runs of {name} drifted, although all arms together did not (Theil-Sen, p = {found.drift.p:.2g})"
         )
@@ -247,7 +253,7 @@ def _apart(scores: Mapping[str, Array], direction: Direction | None) -> Iterator
     for arm, few in seen.items():
         runs = f"{few.runs} of {few.of} runs {'lies' if few.runs == 1 else 'lie'} apart"
         sentence = (
-            f"two modes in {arm}, or a disturbance: {runs}, at {few.factor:.2g} times the others; run it more often"
+            f"two modes in {arm}, or a disturbance: {runs}, at {_times(few.factor)} the others; run {arm} more often"
         )
         yield Finding(kind="two-modes", level="suspect", sentence=sentence, values={arm: few.factor})
 
@@ -267,7 +273,7 @@ def _count_findings(question: Question, runs: Mapping[str, Runs]) -> list[Findin
     rates = {arm: sum(values) / len(values) for arm, values in values_by_arm.items()}
     base = rates.get(question.control)
     counts = [
-        f"{arm}: {sum(values):g} in {len(values)} runs"
+        f"{arm}: {three_digits(sum(values))} in {len(values)} runs"
         + (f", {rates[arm] / base:.3g} times as many per run" if base and arm != question.control else "")
         + f", none in {values.count(0.0)}"
         for arm, values in values_by_arm.items()

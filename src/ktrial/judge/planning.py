@@ -35,8 +35,9 @@ _MEAN_BLOCKS = ((0.5, 35.0), (0.6, 23.0), (0.8, 15.0), (1.0, 10.5), (1.2, 8.4), 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks that a trial needs, and the effect that it can detect.
 
-    `needed` and `needed_equivalent` are blocks. `cap` is `needed`, rounded up to the tables and within the budget.
-    `smallest_effect` is the relative effect (0.05 is 5 %) that `cap` blocks detect with 90 % power.
+    `needed` blocks detect the effect, `needed_equivalent` blocks show that no effect exceeds the margin. `cap` is
+    `needed`, rounded up to the tables and within the budget. `smallest_effect` is the relative effect (0.05 is 5 %)
+    that `cap` blocks detect with 90 % power.
     """
 
     sd: float

@@ -35,10 +35,10 @@ Direction = Literal[1, -1, 0]
 
 
 class Screening(NamedTuple):
-    """The result of a screening at one look.
+    """The result of a search for suspects at one look.
 
     `named` are the places of the suspected settings, clearest first. `effects` are the effects of turning these
-    settings on, in the same order, on the scale of the differences. `over` is true if the screening may stop.
+    settings on, in the same order, on the scale of the differences. `over` is true if the search may stop.
     """
 
     named: tuple[int, ...]

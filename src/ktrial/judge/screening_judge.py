@@ -44,17 +44,18 @@ class _Halves(NamedTuple):
 
 
 def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
-    """Return every arm that a screening may need, repeated blocks included."""
+    """Return every arm that a search for suspects may need, repeated blocks included."""
     return arms_of(settings, seed, math.ceil(_MOST_BLOCKS * cap))
 
 
 def refuse_screening(protocol: Protocol) -> None:
-    """Raise BadInput for a screening that could not name a setting, or that lacks an arm of a block."""
+    """Raise BadInput for a search for suspects that could not name a setting, or that lacks an arm of a block."""
     screening = _screen_of(protocol)
     cap = protocol.cap
     if cap is None or not FIRST_LOOK <= cap <= CAP:
         raise BadInput(
-            f"cap: expected {FIRST_LOOK} to {CAP} blocks for a screening, got {cap}", hint="correct cap in the protocol"
+            f"cap: expected {FIRST_LOOK} to {CAP} blocks for a search for suspects, got {cap}",
+            hint="correct cap in the protocol",
         )
     if protocol.outcomes[protocol.primary].scale == "count":
         hint = "choose an outcome that is a time or a rate"
@@ -63,7 +64,9 @@ def refuse_screening(protocol: Protocol) -> None:
         raise BadInput("`ktrial blame` needs at least two settings", hint="use `ktrial try` for a single setting")
     missing = set(screened_arms(len(screening.settings), protocol.seed, cap)) - {arm.name for arm in protocol.arms}
     if missing:
-        raise BadInput(f"the screening lacks the arm {min(missing)}", hint="create the protocol with `ktrial blame`")
+        raise BadInput(
+            f"the search for suspects lacks the arm {min(missing)}", hint="run `ktrial blame`, which makes all arms"
+        )
 
 
 def judge_screening(trial: Trial) -> Judgement:

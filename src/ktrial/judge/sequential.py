@@ -77,7 +77,7 @@ def cap_of(blocks: int) -> int:
             return cap
     raise BadInput(
         f"{blocks} blocks are too many (maximum {LOOKS[-1]})",
-        hint=f"use at most {LOOKS[-1]} blocks",
+        hint="lower --budget or --runs",
     )
 
 

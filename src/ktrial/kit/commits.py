@@ -42,7 +42,7 @@ class Search:
             raise BadInput("no commits between GOOD and BAD", hint="give a GOOD that is an ancestor of BAD")
         if len(commits) > MOST_COMMITS:
             raise BadInput(
-                f"{len(commits)} commits between good and bad are too many (maximum {MOST_COMMITS})",
+                f"{len(commits)} commits between GOOD and BAD are too many (maximum {MOST_COMMITS})",
                 hint="give a GOOD and a BAD that are closer together, such as two neighbouring releases",
             )
         self._commits = tuple(commits)

@@ -32,7 +32,7 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
         raise BadInput(
             f"too large: {show_bytes(size)} (maximum {show_bytes(limit_bytes)})",
             file=shown,
-            hint="if this is a results file, split the file or export fewer columns",
+            hint="use a smaller file, for example a part of this one",
         )
     return data
 

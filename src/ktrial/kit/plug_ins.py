@@ -95,7 +95,7 @@ def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]
         except KtrialError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 (as below)
-            hint = "report this to the author of the plug-in, or remove the package"
+            hint = "report the failure to the author of the plug-in"
             raise KtrialError(f"{what} failed: {type(error).__name__}: {error}", hint=hint) from None
 
     return called

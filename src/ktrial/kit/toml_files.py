@@ -27,7 +27,7 @@ def read_toml(path: Path, shape: type[T]) -> T:
 def read_listed(path: Path, shape: type[T]) -> T:
     """Decode a TOML file found in a folder. Raise BadInput for named pipes and the like, which would block."""
     if path.exists() and not path.is_file():
-        raise BadInput("not a regular file", file=str(path), hint="move this file out of the folder, or rename it")
+        raise BadInput("not a regular file", file=str(path), hint="move this file out of the folder")
     return read_toml(path, shape)
 
 

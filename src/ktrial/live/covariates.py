@@ -46,7 +46,8 @@ class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
             Finding(
                 kind="covariate-changed",
                 level="suspect",
-                sentence=f"the arm changes {name} (p = {p:.2g}), so the adjusted effect lacks the part through {name}",
+                sentence=f"the arm changes {name} (p = {p:.2g}), and the adjusted effect leaves out what the arm does "
+                f"through {name}",
                 values={"p": p},
             )
             for name, p in self.changed.items()

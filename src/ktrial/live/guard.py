@@ -32,6 +32,7 @@ from ktrial.judge.sequential import Array
 from ktrial.judge.stats import evalue
 from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
+from ktrial.kit.units import three_digits
 from ktrial.live.model import Sample
 
 #: The error of all guards together: the chance that one of them trips although no arm has an effect.
@@ -303,7 +304,7 @@ class _Watched:
             self._control.append(worse)
 
     def surge(self, arm: str, sample: Sample) -> Trip | None:
-        """Return the trip of the e-process on samples if this sample makes the evidence reach its bound."""
+        """Return the trip of a surge if the evidence reaches `needed` and enough samples exceed a level, else None."""
         if self.ordinary is None:
             return None
         worse = self._worse(sample.value)
@@ -315,9 +316,9 @@ class _Watched:
         factor = self._guard.factor
         usual, now = self._value(reference) / factor, sample.value / factor
         sentence = (
-            f"{self._guard.metric} in {arm}: {now:.4g}, while the control's last period had {usual:.4g}; "
-            f"more samples lie beyond {bound / factor:.4g} than the control explains (e-value {evidence:.3g}, "
-            f"limit {self._needed:.3g})"
+            f"{self._guard.metric} in {arm}: {three_digits(now)}, while the control's last period had "
+            f"{three_digits(usual)}; more samples lie beyond {three_digits(bound / factor)} than the control explains "
+            f"(e-value {three_digits(evidence)}, limit {three_digits(self._needed)})"
         )
         return self._trip(arm, "surge", sample, bound, sentence, evidence)
 
@@ -326,7 +327,7 @@ class _Watched:
         self._block = {}
 
     def end_block(self) -> Trip | None:
-        """Return the trip of the e-process on blocks if this block makes the evidence reach its bound."""
+        """Return the trip of an arm whose evidence over blocks reaches `needed` with this block; None without one."""
         self._end_control_period()
         medians = {arm: float(np.median(values)) for arm, values in self._block.items()}
         self._block = {}
@@ -344,7 +345,7 @@ class _Watched:
                 lost = math.expm1(float(np.median(found)))
                 sentence = (
                     f"{self._guard.metric} in {arm}: worse by {lost:.1%} over {len(found)} blocks, beyond the allowed "
-                    f"{self._guard.margin:.1%} (e-value {evidence:.3g}, limit {self._needed:.3g})"
+                    f"{self._guard.margin:.1%} (e-value {three_digits(evidence)}, limit {three_digits(self._needed)})"
                 )
                 return Trip(
                     metric=self._guard.metric,

@@ -22,6 +22,7 @@ from ktrial.judge.stats.covariate import regress_differences
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
+from ktrial.kit.units import three_digits
 from ktrial.live.guard import typical_gap_s
 from ktrial.live.model import Sample
 from ktrial.live.pace import slot_seconds
@@ -163,12 +164,12 @@ def plan_live(
     duration_s = _duration_s(cap, wish, washout.washout_s, best.period_s)
     found = smallest_effect(best.sd, cap)
     read = (
-        f"the pilot has {len(samples)} samples, one every {series.every_s:.3g} s; neighbours are correlated by "
-        f"{lag1:.2f}, and samples more than {memory_s:.3g} s apart hardly are"
+        f"the pilot has {len(samples)} samples, one every {three_digits(series.every_s)} s; neighbours are correlated "
+        f"by {lag1:.2f}, and samples more than {three_digits(memory_s)} s apart hardly are"
     )
     cost = (
         f"{_blocks_text(best, cap, found, wish, can_detect=can_detect)}; {cap} blocks of {wish.arms} periods of "
-        f"{washout.washout_s:.3g} + {best.period_s:.3g} s take at most {_time_text(duration_s)}"
+        f"{three_digits(washout.washout_s)} + {three_digits(best.period_s)} s take at most {_time_text(duration_s)}"
     )
     why = (read, washout.why, *_why_length(best, tried, tuple(covariates)), cost)
     return LivePlan(
@@ -192,8 +193,8 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     known = [sample for sample in samples if math.isfinite(sample.value)]
     if len(known) < FEWEST_SAMPLES:
         raise BadInput(
-            f"the pilot read the primary metric {len(known)} times, too few to plan a trial",
-            hint=f"make the metric's source give {FEWEST_SAMPLES} values in the pilot, or add --period and --washout",
+            f"the pilot read the primary metric {len(known)} times, too few to plan a trial (minimum {FEWEST_SAMPLES})",
+            hint="add --period, for example  --period 5min",
         )
     values = np.array([sample.value for sample in known])
     if (values <= 0).any():
@@ -243,8 +244,9 @@ def _without_effects(series: _Series, cuts: Sequence[tuple[float, str]], washout
             scores[together] -= np.median(series.scores[together])
     if kept.sum() < FEWEST_SAMPLES:
         raise BadInput(
-            f"cannot plan a trial: only {int(kept.sum())} samples of the pilot lie outside the washouts",
-            hint="use a longer --poll, which makes the pilot longer too, or add --period and --washout",
+            f"cannot plan a trial: only {int(kept.sum())} samples of the pilot lie outside the washouts "
+            f"(minimum {FEWEST_SAMPLES})",
+            hint="add --period, for example  --period 5min",
         )
     return _Series(series.times[kept], scores[kept], series.every_s, series.sign)
 
@@ -277,7 +279,7 @@ def _washout(series: _Series, cuts: Sequence[tuple[float, str]], wish: LiveWish,
         washout_s = max(wish.least_washout_s, min(memory_s, _MOST_ASSUMED_S))
         why = (
             f"the pilot has too few switches to an arm (minimum {_FEWEST_SWITCHES}) to measure the washout; ktrial "
-            f"drops {washout_s:.3g} s after each switch, as long as samples are correlated (at most "
+            f"drops {three_digits(washout_s)} s after each switch, as long as samples are correlated (at most "
             f"{_MOST_ASSUMED_S:g} s)"
         )
         return _Washout(washout_s, False, why)
@@ -286,19 +288,21 @@ def _washout(series: _Series, cuts: Sequence[tuple[float, str]], wish: LiveWish,
     if last < 0:
         washout_s = max(wish.least_washout_s, slice_s)
         why = (
-            f"in {count} switches the outcome does not move after the first {slice_s:.3g} s; ktrial drops "
-            f"{washout_s:.3g} s after each"
+            f"in {count} switches the outcome does not move after the first {three_digits(slice_s)} s; ktrial drops "
+            f"{three_digits(washout_s)} s after each"
         )
         return _Washout(washout_s, True, why)
     moves_s = (last + 1) * slice_s
     washout_s = max(wish.least_washout_s, moves_s + slice_s)
     if last == _SLICES - _SETTLED_SLICES - 1:
         why = (
-            f"in {count} switches the outcome still moves after {moves_s:.3g} s, shortly before the next switch; "
-            f"ktrial drops {washout_s:.3g} s, which may be too little (make the pilot's periods longer)"
+            f"in {count} switches the outcome still moves after {three_digits(moves_s)} s, shortly before the next "
+            f"switch; ktrial drops {three_digits(washout_s)} s, which may be too little (make the pilot's periods "
+            "longer)"
         )
         return _Washout(washout_s, False, why)
-    why = f"in {count} switches the outcome moves for {moves_s:.3g} s; ktrial drops {washout_s:.3g} s after each"
+    moves, drops = three_digits(moves_s), three_digits(washout_s)
+    why = f"in {count} switches the outcome moves for {moves} s; ktrial drops {drops} s after each"
     return _Washout(washout_s, True, why)
 
 
@@ -441,12 +445,12 @@ def _why_length(best: LengthTried, tried: Sequence[LengthTried], covariates: Seq
     if covariates:
         yield f"periods are judged at equal {' and '.join(covariates)}"
     yield (
-        f"neighbouring periods of {best.period_s:.3g} s differ by {best.sd:.2%} without any change "
+        f"neighbouring periods of {three_digits(best.period_s)} s differ by {best.sd:.2%} without any change "
         "(sd, with a quarter added)"
     )
     others = [one for one in tried if one is not best and one.cap is not None]
     if best.cap is not None and others:
-        listed = ", ".join(f"{_time_text(one.duration_s)} ({one.period_s:.3g} s)" for one in others[:4])
+        listed = ", ".join(f"{_time_text(one.duration_s)} ({three_digits(one.period_s)} s)" for one in others[:4])
         yield f"other lengths take at most {listed}"
 
 

@@ -175,11 +175,13 @@ class Grafana(NamedTuple):
             port = parts.port
         except ValueError as error:
             raise BadInput(
-                f"cannot read --grafana {url} ({in_lower_case(str(error))})", hint="for example https://grafana.example"
+                f"cannot read --grafana {url} ({in_lower_case(str(error))})",
+                hint="for example  --grafana https://grafana.example",
             ) from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or port == 0:
             raise BadInput(
-                f"--grafana {url} is not the address of a web server", hint="for example https://grafana.example"
+                f"--grafana {url} is not the address of a web server",
+                hint="for example  --grafana https://grafana.example",
             )
         if parts.username is not None or parts.password is not None:
             raise BadInput(
@@ -215,7 +217,7 @@ class Grafana(NamedTuple):
 
 
 class GrafanaAnnotations:
-    """Sends an annotation for each switch, each new verdict and the end of the trial, from a thread of its own."""
+    """Sends an annotation for each switch, each new verdict and the end of the trial, from a separate thread."""
 
     def __init__(self, grafana: Grafana, clock: Clock) -> None:
         self._grafana = grafana

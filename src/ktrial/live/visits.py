@@ -16,6 +16,7 @@ from ktrial.judge.model.judgement import NextStep
 from ktrial.judge.model.log import BlockVoided, RunEnded, TrialEnd
 from ktrial.kit.errors import GuardTripped
 from ktrial.kit.outcome import Outcome
+from ktrial.kit.units import three_digits
 from ktrial.live.control import Wanted
 from ktrial.live.model import Sample, Stretch, StretchReading
 from ktrial.live.pace import LivePace, slot_seconds, until_slot_s
@@ -367,7 +368,7 @@ class LiveVisits:
         most_s = max(MOST_SILENT * stretch.seconds, 2.5 * one.source.poll_s)
         if reading.value is None or silent_s <= most_s:
             return reading
-        why = f"it gave no value for {silent_s:.3g} s of {stretch.seconds:.3g} s"
+        why = f"it gave no value for {three_digits(silent_s)} s of {three_digits(stretch.seconds)} s"
         return msgspec.structs.replace(reading, value=None, why=why)
 
     def _why_void(self, seen: SeenPeriod) -> str | None:

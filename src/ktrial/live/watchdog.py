@@ -8,12 +8,13 @@ from typing import NamedTuple, Protocol
 
 from ktrial.bench.record import RunRecord
 from ktrial.kit.errors import LimitPassed
+from ktrial.kit.units import three_digits
 from ktrial.live.model import Sample
 from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.live.sampling import WatchedMetric
 from ktrial.trial.run.loop import Standing
 
-_RESTORED = "remove the cause, or start a trial with a higher limit; all settings have been restored"
+_RESTORED = "remove the cause, or start a trial with looser limits; all settings have been restored"
 
 
 class GuardTrip(Protocol):
@@ -127,8 +128,8 @@ class Watchdog:
         is_lower = one.outcome.direction == "lower"
         over = [sample.value for sample in new if (sample.value > limit if is_lower else sample.value < limit)]
         if over:
-            name, factor = one.metric.name, one.factor
-            raise LimitPassed(f"{name} is {over[0] / factor:.4g} (limit {limit / factor:g})", hint=_RESTORED)
+            value, bound = three_digits(over[0] / one.factor), f"{limit / one.factor:.12g}"
+            raise LimitPassed(f"{one.metric.name} is {value} (limit {bound})", hint=_RESTORED)
 
 
 def _refuse_trip(trip: GuardTrip | None) -> None:

@@ -138,7 +138,7 @@ GATES: Mapping[str, Gate] = {
 and not in the other; an idle desktop has up to 16 MiB of swap in use after boot."""
 
 #: Example limits by rule, or by dimension.
-_EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
+_EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB", "number": "1"}
 #: Readings that older records lack, because ktrial did not take them yet.
 _LATER = frozenset(("others_share", "screen", "battery_saver", "skin_c", "thermal_status", GENERATOR_BUSY))
 #: Gates that only phones have.
@@ -206,7 +206,8 @@ def _limit(gate: Gate, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _bad(gate, value)
     try:
-        limit = parse_quantity(value, dimension) if isinstance(value, str) else float(value)
+        is_plain = dimension == "number" or not isinstance(value, str)
+        limit = float(value) if is_plain else parse_quantity(str(value), dimension)
     except ValueError:
         raise _bad(gate, value) from None
     if not math.isfinite(limit) or limit < (1 if gate.rule == "ratio" else 0):
@@ -216,9 +217,7 @@ def _limit(gate: Gate, value: Any) -> float:
 
 def _bad(gate: Gate, value: Any) -> BadInput:
     example = _EXAMPLES.get(gate.rule) or _EXAMPLES.get(gate.dimension, "5%")
-    return BadInput(
-        f"gate {gate.name}: {value!r} is not a limit", hint=f'for example {gate.name} = "{example}", or "{OFF}"'
-    )
+    return BadInput(f"gate {gate.name}: {value!r} is not a limit", hint=f"write a limit such as {example}, or {OFF}")
 
 
 def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) -> tuple[GateFinding, ...]:

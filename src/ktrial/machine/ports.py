@@ -37,7 +37,7 @@ class Sampling(Protocol):
     def once(self) -> Samples: ...
 
     def start(self, period_s: float = 1.0) -> None:
-        """Take a sample now and return, then take one per period (0.1 to 60 seconds)."""
+        """Take a sample now and return; then take a sample each period (0.1 to 60 seconds)."""
 
     def stop(self) -> Samples:
         """Take a last sample and return all samples. Raise AgentError if they were lost."""

@@ -44,7 +44,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
     `absent` holds reasons by source, `unopened` the files that were unreadable from the start. `lies` and `failures`
     count impossible values and failed reads. `appeared` names columns that appeared during sampling and were not read.
-    Of every `kept_of` samples taken, one was kept.
+    The agent kept one of every `kept_of` samples.
     """
 
     times_ns: tuple[int, ...]

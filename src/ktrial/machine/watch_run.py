@@ -26,7 +26,7 @@ def suspended_s(before_s: float, after_s: float) -> float:
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"the machine's suspend time fell from {before_s:g} s to {after_s:g} s: it may have been restarted",
+            f"the machine's suspend time fell from {before_s:.1f} s to {after_s:.1f} s: it may have been restarted",
             hint="run the command again",
         )
     return slept if slept >= SHORTEST_S else 0.0
@@ -39,7 +39,7 @@ TELEMETRY = "telemetry.parquet"
 class ConditionWatch:
     """Reads the conditions of a machine around runs in `folder`; `pack` converts samples to a file.
 
-    With `period_s` None, it takes no samples during runs.
+    If `period_s` is None, ConditionWatch takes no samples during runs.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def facts_of(condition: Condition) -> tuple[str, ...]:
 
 
 def evaluate(condition: Condition, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:
-    """Return whether the condition holds; if it does not or that is unknown, also return the reason."""
+    """Return whether the condition holds, with the reason if it does not hold or is unknown."""
     if isinstance(condition, str):
         return _compare(condition, facts, kinds)
     answers = [evaluate(part, facts, kinds) for part in _parts(condition)]

@@ -18,7 +18,7 @@ _ZONES = range(-48, 57)
 
 
 def together(name: str, parts: Sequence[Recording]) -> Recording:
-    """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
+    """Merge `parts`, which were read from several files; the clock of the result begins at their first moment.
 
     A part that has only times of day goes between the beginning and the end of the other parts. Raise BadInput if its
     place is ambiguous, if no part is dated, or if parts contain the same data.

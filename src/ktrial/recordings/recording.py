@@ -14,6 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from ktrial.kit.formats.tool_output import unreadable
+from ktrial.kit.units import three_digits
 from ktrial.recordings.model import Gap, Recording, Series, SeriesKind, Source
 
 #: Up to this share of backward steps, a wall clock counts as usable.
@@ -60,10 +61,12 @@ def steadied(
         times_s.append(times_s[-1] + took_s)
         end_s = times_s[-1] - wall_s[0]
         if stepped:
-            why = f"the wall clock stepped by {step - took_s:+.3g} s"
+            sign = "-" if step < took_s else "+"
+            why = f"the wall clock stepped by {sign}{three_digits(abs(step - took_s))} s"
             gaps.append(Gap(kind="clock-step", begin_s=begin_s, end_s=end_s, why=why))
         elif took_s > _PAUSE_TIMES * usual_s + _PAUSE_S:
-            why = f"no sample for {took_s:.3g} s (usually {usual_s:.3g} s): suspended, stopped, or the clock stepped"
+            took, usual = three_digits(took_s), three_digits(usual_s)
+            why = f"no sample for {took} s (usually {usual} s): suspended, stopped, or the clock stepped"
             gaps.append(Gap(kind="missing", begin_s=begin_s, end_s=end_s, why=why))
     return times_s, tuple(gaps)
 

@@ -45,6 +45,6 @@ def by_level(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def weightiest(screening: Iterable[Screened]) -> list[Screened]:
-    """Sort screenings by role; exploratory outcomes are left out unless they name a suspect."""
+    """Sort the outcomes of a blame by role; leave out exploratory outcomes unless they name a suspect."""
     shown = [one for one in screening if one.role != "exploratory" or one.named]
     return sorted(shown, key=lambda one: (_ROLES[one.role], one.outcome))

@@ -50,7 +50,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
             raise BadInput(
                 f"the file unpacks to more than {show_bytes(limit_bytes)}",
                 file=name,
-                hint="if this is a results file, split the file or export fewer columns",
+                hint="split the file, or export fewer columns",
             )
         at = min(at + _PIECE_BYTES, len(data)) - len(machine.unused_data)
         if machine.eof and at < end:  # a gzip file may consist of several members

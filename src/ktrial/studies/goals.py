@@ -101,16 +101,14 @@ def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[s
 
 def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
     if not goal.measure:
-        raise BadInput(
-            f"the goal {goal.name} has no [[measure]]", hint="add a [[measure]] that the candidates can improve"
-        )
+        raise BadInput(f"the goal {goal.name} has no [[measure]]", hint="add a [[measure]] for the knobs of the goal")
     for name in goal.profiles:
         if name not in catalog.profiles:
             raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list all profiles")
     for measure in goal.measure:
         if measure.suite not in measurable:
             raise UnknownName(
-                "suite or benchmark", measure.suite, measurable, hint="run `ktrial bench --list` to list all"
+                "suite or benchmark", measure.suite, measurable, hint="use a name that `ktrial bench --list` lists"
             )
         for pattern in measure.knobs:
             if not any(fnmatchcase(knob, pattern) for knob in catalog.knobs):

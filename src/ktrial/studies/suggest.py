@@ -122,7 +122,7 @@ def _join_candidates(one: Candidate, other: Candidate) -> Candidate:
 
 
 def rank(one: Candidate) -> tuple[int, int, int, str]:
-    """Return the sort key: risk, then best evidence in the order of `_STATUSES`, then number of sources, then knob."""
+    """Return the sort key: lowest risk first, then best evidence, then most sources, then the name of the knob."""
     best = min((_STATUSES.index(claim.status) for claim in one.evidence), default=_STATUSES.index("none"))
     return (_RISKS.index(one.risk), best, -len(one.sources), one.knob)
 

@@ -45,8 +45,8 @@ KEPT_VARIABLES = re.compile(
 #: The suffix that MangoHud appends to the name of the process.
 _STAMP = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.csv$")
 NO_CAPTURE_HINT = (
-    "set MANGOHUD_DLSYM=1 if an OpenGL program loads its library itself; add --duration 60s with MangoHud before 0.7, "
-    "which needs a log that ends before the game; add --captures FOLDER if MangoHud writes elsewhere"
+    "try MANGOHUD_DLSYM=1 (an OpenGL program may load its library itself), --duration 60s (MangoHud before 0.7 needs a "
+    "log that ends before the game) or --captures FOLDER (MangoHud may write elsewhere)"
 )
 
 

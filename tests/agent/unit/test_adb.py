@@ -55,7 +55,7 @@ def test_what_the_end_of_adb_means(status: int, why: str, has_failed: bool) -> N
 @pytest.mark.parametrize(
     "data, said",
     [
-        (b"text", "not a program"),
+        (b"text", "neither a program nor a script"),
         (Path("/bin/ls").read_bytes(), "which phones lack"),
         (Path("/bin/ls").read_bytes()[:18] + b"\xb7\0" + Path("/bin/ls").read_bytes()[20:], "built for aarch64"),
     ],

@@ -31,6 +31,6 @@ def test_any_bytes_are_frames_or_garbled(line: bytes) -> None:
 
 
 def test_what_a_program_writes_into_the_line_is_told() -> None:
-    with pytest.raises(Garbled, match="line to the agents: b'hello") as caught:
+    with pytest.raises(Garbled, match="expected a message from the agent, got b'hello") as caught:
         LineFrames().feed(encode_frame(OUTPUT, b"x") + b"hello world")
     assert "/dev/ttyS1" in str(caught.value.hint)

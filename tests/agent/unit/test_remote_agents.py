@@ -127,7 +127,7 @@ def test_a_machine_without_a_place_names_each_folder_and_why(stand_in: Stand, tm
             "cannot run commands on web1: its login ended with status 1: This account is currently not available.",
         ),
         ("exit 0", "cannot run commands on web1: its login ended with status 0"),
-        ("yes", "cannot run commands on web1: its login never stops printing"),
+        ("yes", "cannot run commands on web1: its login prints more than 1 MiB"),
     ],
 )
 def test_why_there_is_no_machine_is_said(stand_in: Stand, script: str, message: str) -> None:

@@ -132,8 +132,8 @@ def failed(bench: Bench, ran: Ran, why: str) -> None:
     [
         ("kill -9 $$", "was killed by signal 9"),
         ("echo cannot >&2; exit 4", "ended with status 4; it said: cannot"),
-        (":", "stdout: not the output of a finished run: it is empty"),
-        ("head -c 300 /dev/zero", "text: the output is binary"),
+        (":", "stdout: not text: it is empty"),
+        ("head -c 300 /dev/zero", "text: it is binary"),
         (r"printf '\377\376\372'", "is not UTF-8 text"),
         ("printf '\\033[2Jbroken\\n' >&2; exit 1", "it said: \ufffd[2Jbroken"),
     ],
@@ -169,7 +169,7 @@ def test_a_tool_that_prints_no_number(bench: Bench, printed: bytes, why: str) ->
     [
         (FIO[: len(FIO) // 2], "complete JSON"),
         (b"", "it is empty"),
-        (bytes(range(256)), "the output is binary"),
+        (bytes(range(256)), "it is binary"),
         (FIO.replace(b'"jobs" :', b'"fio version": "x", "jobs" :', 1), "'fio version' is not the only key of"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : NaN, "x" : ', 1), "'NaN' is not a finite number"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : -Infinity, "x" : ', 1), "'-Infinity' is not a finite number"),
@@ -335,7 +335,7 @@ def test_a_wrong_suite_file_is_named_with_line_and_column(
     "text, line, column, why",
     [
         ('name = "own" what\n', 1, 14, "TOML"),
-        ('name = "own"\nwhat = "x"\nargv = ["true"]\nlimit_s = 0\n', 4, 1, "expected limit_s above 0 for own, got 0"),
+        ('name = "own"\nwhat = "x"\nargv = ["true"]\nlimit_s = 0\n', 4, 1, "finite limit_s above 0 for own, got 0"),
         ('name = "own"\nwhat = "x"\nargv = []\n', 3, 1, "`argv` of own is empty"),
         (
             OWN_METRICS,

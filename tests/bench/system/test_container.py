@@ -121,7 +121,7 @@ def test_a_container_that_somebody_ends_is_named(user: User) -> None:
     assert process.wait(60) == 1
     said = (user.home / "said").read_text()
     assert "cannot reach the agent in the container of tools" in said
-    assert "to continue from the stored runs" in said
+    assert "run the same command again" in said
     assert "remove .setup" not in said
     assert (sleepers(user), containers(user)) == (0, "")
 

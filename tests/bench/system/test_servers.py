@@ -165,7 +165,7 @@ def test_postgresql_is_left_out_for_root(tmp_path: Path) -> None:
     )
     assert ran.returncode == 1
     assert "cannot run as root, because PostgreSQL refuses to run as root" in ran.stderr
-    assert "next: run ktrial as an ordinary user, or through sudo from one" in ran.stderr
+    assert "next: run ktrial as an ordinary user, or through that user's sudo" in ran.stderr
 
 
 @pytest.mark.parametrize("prefix", [(), ("sudo",)], ids=["user", "sudo"])

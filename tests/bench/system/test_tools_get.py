@@ -199,7 +199,7 @@ def test_an_archive_is_built_when_its_digest_is_the_expected_one(home: Path, sou
         (("schbench", "--accept-sha256", "0" * 64), 2, "add --from"),
         (("schbench", "--from", "/", "--accept-sha256", "0"), 2, "expected 64 lower-case hexadecimal digits"),
         (("schbench", "--from", "https://127.0.0.1:1/x.git"), 1, "from https://127.0.0.1:1/x.git"),
-        (("schbench", "--from", "https://127.0.0.1:1/x.git"), 1, "next: get the source elsewhere, and give its folder"),
+        (("schbench", "--from", "https://127.0.0.1:1/x.git"), 1, "next: name another source, such as an archive"),
         (("schbench", "--from", "https://127.0.0.1:1/x.tar.gz"), 1, "cannot download"),
     ],
 )

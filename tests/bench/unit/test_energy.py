@@ -75,7 +75,7 @@ def test_what_was_added_comes_out_wherever_the_counter_stood(first: int, step: i
 @pytest.mark.parametrize(
     "before, after, seconds, why",
     [
-        ("5", "5", 0.0005, "did not move in 0.0005 s"),
+        ("5", "5", 0.0005, "did not move in 500 us"),
         ("5", "6", 500.0, "more than once in 500 s"),
         (None, "6", 1.0, "cannot read "),
         ("5", None, 1.0, "cannot read "),

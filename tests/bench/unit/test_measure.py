@@ -209,7 +209,7 @@ def test_a_benchmark_that_root_cannot_run_says_why_and_is_left_out_for_root() ->
     result, _ = Bench(task("a"), shy, executor=FakeExecutor(runs_as_root=True)).run()
     (hole,) = result.holes
     assert hole.why == "cannot run as root, because its server refuses to run as root"
-    assert hole.next == "run ktrial as an ordinary user, or through sudo from one"
+    assert hole.next == "run ktrial as an ordinary user, or through that user's sudo"
     result, _ = Bench(task("a"), shy).run()
     assert result.holes == ()
 

@@ -250,7 +250,7 @@ def test_a_generator_that_has_changed_sends_no_load() -> None:
         (
             RawOutput(exit_status=1, stderr=b"Connection refused"),
             "redis-benchmark ended with status 1.*refused",
-            "check load1, then run the command again",
+            "check the network between load1 and web1",
         ),
     ],
 )

@@ -17,7 +17,7 @@ def parsed(*values: tuple[str, float]) -> ParsedRun:
 @pytest.mark.parametrize(
     "run, why",
     [
-        (parsed(), "no measurement found"),
+        (parsed(), "the output contains no measurement"),
         (parsed(("other", 1)), "measured other, which this benchmark does not declare"),
         (parsed(("time", 1), ("time", 1)), "time was measured twice"),
         (parsed(("time", float("nan"))), "time: expected a finite number, got"),

@@ -115,7 +115,7 @@ def test_a_question_that_was_stopped_goes_on_with_the_same_command(machine: Boot
     assert (other.status, "another boot is prepared" in other.err) == (4, True), other.err
     stopped = machine.run("trial", "stop", question.stem)
     assert (stopped.status, f"stopped {question.stem} in its trial" in stopped.err) == (0, True), stopped.err
-    assert "run the same command again to continue" in stopped.err
+    assert "run the same `ktrial blame` command again to continue" in stopped.err
     assert machine.files() == before
     machine.boot()
     assert machine.go_on() == 0

@@ -185,6 +185,6 @@ def test_the_log_of_a_phone_is_verified(machine: FakeRoot, tmp_path: Path) -> No
     assert (ran.status, ran.json["schema"]) == (3, "ktrial.module-log/1")
     assert ran.json["boots"][0]["settings"][0]["outcome"] == "ignored"
     log.write_text("something else\n")
-    assert "not a log of a module for phones" in machine.run("verify", str(log)).err
+    assert "not the log of a phone module" in machine.run("verify", str(log)).err
     ran = machine.run("verify", str(tmp_path / "missing"))
     assert (ran.status, "neither a transaction nor a file" in ran.err) == (2, True)

@@ -171,7 +171,11 @@ def test_a_program_that_cannot_run_is_not_called_missing() -> None:
             "chmod +x './my bench.sh'",
         ),
         ("./none.sh", "./none.sh: no such program", "check the path"),
-        ("no-such-program", "no-such-program: no such program", "give its path, or install it in a folder of PATH"),
+        (
+            "no-such-program",
+            "no-such-program: no such program",
+            "give the program's path, or install it in a folder of PATH",
+        ),
     ):
         status, _, err = run("bench", "--", word)
         assert (status, err) == (2, f"ktrial: {message}\n  next: {step}\n")

@@ -35,7 +35,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
     [
         (("vm.swappiness=10",), 2, "nothing to watch"),
         (("vm.swappiness=10", *SOURCE, "--limit-metric", "v=fast"), 2, "--limit-metric v=fast: expected a number"),
-        (("vm.swappiness=10", *SOURCE, "--quiet", "22-6"), 2, "quiet: expected two times of day, got '22-6'"),
+        (("vm.swappiness=10", *SOURCE, "--quiet", "22-6"), 2, "quiet: expected two different times of day, got '22-6'"),
         (("vm.swappiness=10", *SOURCE, "--for", "soon"), 2, "for: expected a duration up to 60 days, got 'soon'"),
         (("vm.nr_hugepages=8", *SOURCE), 4, "cannot switch vm.nr_hugepages back and forth under live work"),
         (("net.core.somaxconn=8192", *SOURCE), 4, "cannot try net.core.somaxconn on running programs"),

@@ -57,7 +57,7 @@ def test_a_word_after_two_hyphens_asks_for_no_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "argv, status, words",
     [
-        (("plan",), 2, "nothing to plan"),
+        (("plan",), 2, "no profile or setting given"),
         (("plan", "vm.swappiness="), 2, "has no value"),
         (("plan", "=1"), 2, "is not a knob's name"),
         (("plan", ""), 2, "unknown profile: ''"),

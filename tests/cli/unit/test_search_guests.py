@@ -83,7 +83,11 @@ def test_kernels_are_named_or_lie_beside_the_space_and_the_first_is_the_control(
         ('[[dimension]]\nkernel = ["6.1", "6.12"]\n', {}, "kernel on this machine"),
         ('[[dimension]]\nkernel = ["6.1", "6.12"]\n', {"kernel": "6.1"}, "a space that lists kernels to boot"),
         ('[[dimension]]\nkernel = ["6.1", "./gone"]\n', {"guest": True}, "/spaces/gone"),
-        ('[[dimension]]\nkconfig = "HZ_1000"\nvalues = [true]\n', {"guest": True}, "need sources to build from"),
+        (
+            '[[dimension]]\nkconfig = "HZ_1000"\nvalues = [true]\n',
+            {"guest": True},
+            "without kernel sources",
+        ),
         ('[[dimension]]\nplaceholder = "w"\nvalues = [1, 2]\ndefault = 1\n', {"guest": True}, "w in guests"),
         ("[[dimension]]\nknob = 'vm.swappiness'\nvalues = [1]\n", {"memory": "1GiB"}, "--memory requires --guest"),
     ],

@@ -162,7 +162,7 @@ def test_claims_about_a_table(place: Path) -> None:
         (("compare", *TABLE, "--control", "zebra"), "use one of: stock, bore"),
         (("compare", "nothing", "other"), "run `ktrial bench --label NAME`"),
         (("compare", "a=./gone.json", "b=after.json"), "gone.json: no such file"),
-        (("compare", "a=gone-*.json", "b=after.json"), "no such file or session"),
+        (("compare", "a=gone-*.json", "b=after.json"), "no file matches this pattern"),
         (("compare", *TABLE, "--margin", "much"), "expected a percentage above 0"),
         (("compare", *TABLE, "--margin", "0%"), "expected a percentage above 0"),
         (("compare", *TABLE, "--accept", " "), "requires a reason"),

@@ -151,7 +151,7 @@ def test_pyperf_tells_order_machine_and_which_values_are_of_one_process() -> Non
     assert [value for _, value in series.independent("old")] == pytest.approx([1.05, 2.1])
     assert [value for _, value in series.independent("new")] == pytest.approx([3.0, 4.1])
     assert series.dependent is not None
-    assert series.dependent.sentence.endswith("replaced by their mean: 4 as 2 in old, 3 as 2 in new")
+    assert series.dependent.sentence.endswith("replaced by their mean: 4 become 2 in old, 3 become 2 in new")
     refused = [one.finding.sentence for one in doubts(arms[0], arms[1:]) if one.finding.level == "refuse"]
     assert refused == ["cpufreq governor differs: powersave in old; performance in new"]
 

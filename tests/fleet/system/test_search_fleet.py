@@ -95,10 +95,10 @@ def test_the_fleet_refuses_what_wins_on_one_machine_only_and_goes_on_after_an_in
 @pytest.mark.parametrize(
     "more, told",
     [
-        (["--machines", "m1,m2"], "a verdict over machines needs 3 machines, and the inventory has 2"),
-        (["--also", "other"], "-i and --also exclude each other"),
-        (["--guest"], "-i and --guest exclude each other"),
-        (["--yes-dangerous"], "-i and --yes-dangerous exclude each other"),
+        (["--machines", "m1,m2"], "cannot confirm a winner on 2 machines: the verdict of a fleet needs 3 or more"),
+        (["--also", "other"], "cannot combine -i with --also"),
+        (["--guest"], "cannot combine -i with --guest"),
+        (["--yes-dangerous"], "cannot combine -i with --yes-dangerous"),
     ],
 )
 def test_what_a_fleet_cannot_confirm_is_refused_at_the_start(fleet: Fleet, more: list[str], told: str) -> None:

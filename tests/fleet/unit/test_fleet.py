@@ -309,7 +309,7 @@ def test_another_coordinator_goes_on_from_the_log() -> None:
     "line, said",
     [
         ('design = "random"', "invalid enum value 'random'"),
-        ("blocks = 5", "fleet: 5 blocks cannot be judged"),
+        ("blocks = 5", "fleet: blocks = 5 allows no verdict"),
         ("waves = []", "cannot read waves = []"),
         ('waves = ["110%"]', "cannot read waves = ['110%']"),
         ("at_once = 0", "at_once = 0 measures no machine"),

@@ -199,7 +199,7 @@ def test_a_value_that_somebody_else_changed_is_a_failure(fake: Fake) -> None:
     with pytest.raises(TaskFailed, match="not everything was restored: /proc/x: another program wrote 5") as caught:
         revert_settings(program, {"transaction": None, "newer_than": None, "force": False}, writes=True)
     # With `force: true` the task would find nothing to revert: the transaction is closed.
-    assert "run `ktrial revert --only 4 --force` on the machine" in str(caught.value)
+    assert "run `ktrial revert --only 4 --force` with --host for this machine" in str(caught.value)
 
 
 def kept(state: str, *steps: dict[str, Any], **more: Any) -> dict[str, Any]:

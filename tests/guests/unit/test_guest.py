@@ -33,7 +33,7 @@ def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:
 def test_more_than_the_guests_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"a guest needs twice the size of its files \(3 MiB\)") as caught:
         boot(tmp_path, kernels.image(), 4 << 20, {"/bin/large": b"x" * (3 << 20)})
-    assert caught.value.hint == "use --memory 7MiB or more"
+    assert caught.value.hint == "give the guest at least 7MiB"
 
 
 def test_memory_without_a_unit_is_in_bytes() -> None:

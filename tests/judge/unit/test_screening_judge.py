@@ -199,10 +199,10 @@ def test_it_ends_at_the_cap_and_where_somebody_ended_it() -> None:
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"cap": None}, "for a screening, got None"),
-        ({"cap": 73}, "for a screening, got 73"),
+        ({"cap": None}, "for a search for suspects, got None"),
+        ({"cap": 73}, "for a search for suspects, got 73"),
         ({"screen": Screen(settings=("a",))}, "blame` needs at least two settings"),
-        ({"seed": 8}, "the screening lacks the arm"),
+        ({"seed": 8}, "the search for suspects lacks the arm"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", scale="count")}}, "counter"),
     ],
 )
@@ -216,7 +216,7 @@ def test_two_settings_and_the_smallest_cap_are_enough() -> None:
     arms = tuple(TrialArm(name=name) for name in ("control", *screened_arms(len(settings), 7, FIRST_LOOK)))
     log = [protocol(arms=arms, cap=FIRST_LOOK, screen=Screen(settings=settings))]
     assert judge(log).next.action == "go on"
-    with pytest.raises(BadInput, match=rf"cap: expected .* blocks for a screening, got {FIRST_LOOK - 1}"):
+    with pytest.raises(BadInput, match=rf"cap: expected .* blocks for a search for suspects, got {FIRST_LOOK - 1}"):
         judge([protocol(cap=FIRST_LOOK - 1)])
 
 

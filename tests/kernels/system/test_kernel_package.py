@@ -116,7 +116,7 @@ def test_a_source_package_is_unpacked_patched_and_built_as_debian_does(tmp_path:
     assert "kernel      6.12.7-test, " in again.out
     assert (out / "source/objects").read_text().count("parallel=") == 2, "gone on with, not begun anew"
     other = run(str(dsc), "-o", str(out))
-    assert (other.status, "with other patches" in other.err) == (4, True), other.err
+    assert (other.status, "applied other patches" in other.err) == (4, True), other.err
 
 
 def test_a_folder_is_copied_and_what_its_build_lacks_or_fails_of_is_told(tmp_path: Path) -> None:

@@ -100,5 +100,5 @@ def test_what_is_no_history_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="c1 comes before its parent c2"):
         Search([Commit(id="c1", parents=("c2",)), Commit(id="c2", parents=("c1",))])
     monkeypatch.setattr(bisection, "MOST_COMMITS", 9)
-    with pytest.raises(BadInput, match="10 commits between good and bad are too many"):
+    with pytest.raises(BadInput, match="10 commits between GOOD and BAD are too many"):
         Search(line(10))

@@ -400,7 +400,7 @@ def test_stress_ng_counts_an_entry_and_not_its_instances() -> None:
     "data, wanted",
     [
         (b"", "it is empty"),
-        (b"12\0", "is not text: the output is binary"),
+        (b"12\0", "is not text: it is binary"),
         (b"12\xff", "'ff' is not UTF-8 text"),
         (b"1\n12", "the output is cut off"),
     ],

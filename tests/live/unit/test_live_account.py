@@ -109,7 +109,7 @@ def test_the_effect_at_equal_load_stands_beside_the_raw_one() -> None:
     forged = msgspec.structs.replace(trial.runs[0], covariates={"rps": 1.0})
     log = [forged if one == trial.runs[0] else one for one in trial.log]
     told_of = list(contradicted(log, trial.store.records, "f" * 64))
-    assert told_of == [(forged.run, "the covariates in the log are not those of its record")]
+    assert told_of == [(forged.run, "the covariates in the log differ from those in the record")]
 
     judged_at_equal = LiveFile(washout="2s", covariates=("rps:higher=told:",), adjust=True)
     trial.logs.events[0] = msgspec.structs.replace(trial.protocol, adjust=("rps",))

@@ -165,7 +165,7 @@ def test_a_quantile_is_that_of_the_stretch() -> None:
         (
             "a&quantile=0.9",
             '# TYPE a summary\na{quantile="0.9"} 1\na_count 1\n',
-            "over a time that the program chooses",
+            "over its own time window",
         ),
         ("a", '# TYPE a histogram\na_bucket{le="+Inf"} 1\n', "not one number"),
         ("a&quantile=0.9", "# TYPE a gauge\na 1\n", "has no quantiles"),

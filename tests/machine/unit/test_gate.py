@@ -332,7 +332,7 @@ def test_bad_limits_say_so(table: dict[str, Any], said: str) -> None:
 def test_a_bad_limit_comes_with_an_example_that_is_one(gate: str, example: str) -> None:
     with pytest.raises(BadInput) as error:
         parse_gates({gate: "much"})
-    assert error.value.hint == f'for example {gate} = "{example}", or "off"'
+    assert error.value.hint == f"write a limit such as {example}, or off"
     assert not parse_gates({gate: example})[gate].is_off
 
 

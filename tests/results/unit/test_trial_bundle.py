@@ -188,7 +188,7 @@ def a_failure(events: list[dict[str, Any]]) -> None:
         (the_last_block_less, "trial", "run 14", "the log omits"),
         (another_seed, "trial", "an order", "seed 1234 gives"),
         (other_noise, "protocol", "its noise profile", "have different A/A differences for"),
-        (a_failure, "trial", "run 5", "its record it is good"),
+        (a_failure, "trial", "run 5", "the record says: the run is good"),
     ],
 )
 def test_a_changed_log_is_named(

@@ -14,6 +14,7 @@ import pytest
 
 from tests.studies.system.test_blame import home, run  # noqa: F401 (a fixture)
 from tests.support.terminal import KTRIAL
+from tests.support.tree import FakeRoot
 
 PROGRAM = """
 import math, random, sys
@@ -129,6 +130,32 @@ def test_a_search_that_began_on_another_kernel_is_refused(home: Path) -> None:  
     state.write_text("{}")
     status, _, err = run(*argv)
     assert (status, "cannot read a stored search" in " ".join(err.split())) == (2, True), err
+
+
+INERT = """
+name = "memory"
+
+[[dimension]]
+knob = "vm.swappiness"
+low = 0
+high = 200
+
+[[dimension]]
+knob = "vm.dirty_ratio"
+low = 5
+high = 40
+"""
+
+
+def test_a_knob_without_effect_on_this_machine_is_left_out(root: FakeRoot, tmp_path: Path) -> None:
+    root.write("/proc/meminfo", "MemTotal: 1000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n")
+    space = tmp_path / "space.toml"
+    space.write_text(INERT)
+    ran = root.run("search", str(space), "--suite", "memory-pressure", "--dry-run")
+    assert ran.status == 0, ran.err
+    shown = " ".join(ran.err.split())
+    assert "left out: vm.swappiness: it controls swapping, and this machine has no swap" in shown
+    assert "vm.dirty_ratio 5 to 40" in shown
 
 
 READER = """

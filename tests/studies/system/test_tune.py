@@ -131,7 +131,7 @@ def test_a_dangerous_setting_is_refused_with_status_4(root: FakeRoot) -> None:
         (("plan", "vm.swappiness=900"), 2, "out of range (0 to 200)"),
         (("plan", "vm.swappiness=high"), 2, "not a whole number"),
         (("plan", "ktweek"), 2, "did you mean ktweak"),
-        (("plan",), 2, "nothing to plan"),
+        (("plan",), 2, "no profile or setting given"),
         (("plan", "vm.dirty_ratio=30", "vm.dirty_bytes=1GiB"), 2, "exclude each other"),
         (("plan", "vm.swappiness=1", "vm.swappiness=2"), 2, "set twice"),
         (("apply", "vm.swappiness=1", "--for", "soon"), 2, "not a duration"),

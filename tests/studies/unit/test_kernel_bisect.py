@@ -81,7 +81,7 @@ def test_it_says_how_long_it_takes() -> None:
     told: list[str] = []
     clock = iter(range(0, 6000, 60))
     bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", 30, 3), Kernels({23: 0.3}), told.append, lambda: next(clock))
-    assert "with 7 to 30 boots of each; the first two show how long a test takes" in told[0]
+    assert "with 7 to 30 boots of each; good and bad show how long one test takes" in told[0]
     assert told[1].endswith("commits to test, about 3 min 30 s"), told[1]
 
 

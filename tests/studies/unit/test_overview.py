@@ -90,7 +90,7 @@ def test_ktrial_alone_is_an_overview_on_a_terminal_and_help_elsewhere(
     out, err = Terminal(), io.StringIO()
     assert main([], out, err) == 0
     assert "Start here:" in out.getvalue()
-    assert "there is no agent yet" in err.getvalue()
+    assert "found no agent" in err.getvalue()
     file = io.StringIO()
     assert main([], file, err) == 2
     assert "Start here:" in file.getvalue() + err.getvalue()

@@ -8,7 +8,17 @@ import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.model import crash_regions
-from ktrial.studies.search.space import Dimension, Point, Space, fill, parse_space, placeholders_in, resolve_space
+from ktrial.studies.search.space import (
+    Dimension,
+    Point,
+    Scalar,
+    Space,
+    fill,
+    parse_space,
+    placeholders_in,
+    plain,
+    resolve_space,
+)
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.knobs.value import kernel_text
 from tests.support.search import choice, number, space_of
@@ -190,3 +200,11 @@ def test_the_example_names_knobs_of_the_catalog_with_values_that_they_take() -> 
     switches = {name for one in file.dimension if not one.when for name in catalog.knobs[str(one.knob)].after}
     # A plan writes them before the switch, which makes the kernel read them.
     assert parameters <= switches
+
+
+@pytest.mark.parametrize(
+    "value, written",
+    [(True, "1"), (False, "0"), (16, "16"), ("none", "none"), (0.25, "0.25"), (2.5e7, "25000000"), (1e-7, "0.0000001")],
+)
+def test_a_value_is_written_without_an_exponent(value: Scalar, written: str) -> None:
+    assert plain(value) == written

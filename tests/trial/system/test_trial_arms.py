@@ -123,7 +123,7 @@ def test_a_killed_head_leaves_a_command_that_the_next_one_undoes(home: Path, how
     assert (home / "flag").exists()
     ran = run(home, *how.split())
     assert ran.status == 0, ran.err
-    assert "was interrupted; undoing it: " in ran.err
+    assert "; undoing this arm: " in ran.err
     assert "Nothing to do" not in ran.out
     assert not (home / "flag").exists()
     assert not list(home.rglob("commands.jsonl"))

@@ -33,7 +33,7 @@ def test_every_arm_says_how_it_is_built_and_a_placebo_is_built_like_the_control(
 @pytest.mark.parametrize(
     "replicate, arms, told",
     [
-        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER)}, "does not say how to build control"),
+        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER)}, "but arm control has none"),
         (
             "run",
             {"control": ArmFile(build=BUILD), "o3": ArmFile(build=OTHER)},
@@ -47,12 +47,12 @@ def test_every_arm_says_how_it_is_built_and_a_placebo_is_built_like_the_control(
         (
             "build",
             {"control": ArmFile(build=BuildFile(run=(), artefact="prog")), "placebo": PLACEBO},
-            "the build lacks a command",
+            r"`build` needs a command \(`run`\) and its file \(`artefact`\)",
         ),
         (
             "build",
             {"control": ArmFile(build=BuildFile(run=("make",), artefact="")), "placebo": PLACEBO},
-            "the build lacks a file",
+            r"`build` needs a command \(`run`\) and its file \(`artefact`\)",
         ),
         ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER, manual="boot it")}, "is set up by hand, but"),
     ],

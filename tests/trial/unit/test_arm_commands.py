@@ -141,7 +141,7 @@ def test_one_that_cannot_be_undone_is_named_and_the_rest_is_undone(tmp_path: Pat
     world.flags.broken = set()
     told: list[str] = []
     assert undo_left(world.journal, world.flags, told.append) == 1
-    assert told == ["arm case of trial was interrupted; undoing it: fail x"]
+    assert told == ["trial trial was interrupted in arm case; undoing this arm: fail x"]
     assert world.journal.left() == ()
 
 

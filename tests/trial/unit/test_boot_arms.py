@@ -71,10 +71,10 @@ def test_a_protocol_with_boots_is_read_as_it_is_written() -> None:
             of_arms(a=ArmFile(boot=("x",)), b=ArmFile(service=ServiceFile(name="irqbalance.service", state="stopped"))),
             "arm b: a trial that boots this machine cannot have commands",
         ),
-        (of_arms(**{"a.b": ArmFile(boot=("x",)), "a-b": ArmFile(boot=("y",))}), "of a.b and a-b would have the same"),
-        (of_arms(a=ArmFile(boot=("x",)), A=ArmFile(boot=("y",))), "the boot entries of a and A"),
-        (of_arms(rehearsal=ArmFile(boot=("x",))), "arm rehearsal: ktrial uses this name for a boot entry"),
-        (of_arms(trial=ArmFile(boot=("x",))), "arm trial: ktrial uses this name for a boot entry"),
+        (of_arms(**{"a.b": ArmFile(boot=("x",)), "a-b": ArmFile(boot=("y",))}), "arms a.b and a-b would have the same"),
+        (of_arms(a=ArmFile(boot=("x",)), A=ArmFile(boot=("y",))), "arms a and A would have the same boot entry"),
+        (of_arms(rehearsal=ArmFile(boot=("x",))), "arm rehearsal: ktrial itself has a boot entry"),
+        (of_arms(trial=ArmFile(boot=("x",))), "arm trial: ktrial itself has a boot entry"),
     ],
 )
 def test_what_a_boot_of_this_machine_cannot_be_is_refused(trial: TrialFile, told: str) -> None:

@@ -159,7 +159,7 @@ def test_the_protocol_is_kept_as_a_file() -> None:
         ),
         ({"arms": {"a": ArmFile(), "b": ArmFile(prepare=((),))}}, "arm b: a command is empty"),
         ({"campaign": CampaignFile(name="t", of=65)}, "expected 1 to 64 decisions, got 65"),
-        ({"campaign": CampaignFile(name="t", of=2)}, "alpha = 0.05 is more than a decision may spend"),
+        ({"campaign": CampaignFile(name="t", of=2)}, "alpha = 0.05 is too large for one of 2 decisions"),
         (
             {"campaign": CampaignFile(name="t", of=64), "design": DesignFile(alpha=0.05 / 64, budget="quick")},
             "budget = 9 blocks cannot decide; one of 64 decisions needs at least 12",

@@ -304,9 +304,9 @@ def tasks(suite: Suite) -> Sequence[Task]:
         ("agent-memcpy", "cannot measure agent-memcpy in an exact guest: the clock of such a guest"),
         ("agent-fileio-read-random-cold", "in an exact guest: the disk of such a guest is memory"),
         ("sysbench-memory", "cannot measure sysbench-memory in an exact guest: the clock of such a guest"),
-        ("fio-rand-read", "fio-rand-read is neither one of the agent's own loads nor a program that guests can have"),
-        ("pgbench", "pgbench is neither one of the agent's own loads nor"),
-        ("zram-lz4", "zram-lz4 is neither one of the agent's own loads nor"),
+        ("fio-rand-read", "cannot run fio-rand-read in guests: it is neither a load of the agent nor a"),
+        ("pgbench", "cannot run pgbench in guests: it is neither a load of the agent nor"),
+        ("zram-lz4", "cannot run zram-lz4 in guests: it is neither a load of the agent nor"),
     ],
 )
 def test_what_guests_cannot_tell_is_refused(name: str, told: str) -> None:

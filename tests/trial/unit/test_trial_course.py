@@ -183,12 +183,12 @@ def test_failures_of_one_arm_only_are_counted_and_decide() -> None:
 
 def test_an_arm_whose_own_parameters_do_not_run_at_all_ends_the_trial_without_a_verdict() -> None:
     trial = Trial(lambda block, arm: b"oops" if arm == "case" else alike(block, arm), own=("case",))
-    with pytest.raises(BadRun, match=r"a benchmark fails in the arm case: tool: .*oops") as error:
+    with pytest.raises(BadRun, match=r"a benchmark fails in arm case: tool: .*oops") as error:
         trial.run()
-    assert error.value.hint == "check [arms.case], and run `ktrial bench` to see the benchmark's output"
+    assert error.value.hint == "run the benchmark or command of arm case by hand to see why it fails"
     last = trial.log[-1]
     assert isinstance(last, TrialEnd)
-    assert last.reason.startswith("stopped: a benchmark fails in the arm case")
+    assert last.reason.startswith("stopped: a benchmark fails in arm case")
     assert judge(trial.log).judged[0].verdict == "inconclusive"
     assert trial.machine.files == FOUND
 

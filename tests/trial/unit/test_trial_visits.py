@@ -79,7 +79,8 @@ def test_an_interrupted_run_is_no_record() -> None:
 def test_a_failure_that_only_one_of_both_knows_is_named() -> None:
     log, records = two_tools()
     records[6] = replace(records[6], measurements=(), failure="exit status 1")
-    assert list(contradicted(log, records, HASH)) == [(7, "the log says it is good, its record exit status 1")]
+    reason = "the log says: the run is good; the record says: exit status 1"
+    assert list(contradicted(log, records, HASH)) == [(7, reason)]
 
 
 def test_runs_bear_the_hash_of_their_protocol() -> None:

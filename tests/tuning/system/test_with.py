@@ -226,7 +226,7 @@ def test_nothing_is_applied_for_a_command_that_cannot_run(root: FakeRoot) -> Non
         (("vm.swappiness=10", "--"), "no command after --"),
         (("vm.swappiness=900", "--", "true"), "out of range"),
         (("no-such-profile", "--", "true"), "unknown"),
-        (("--", "true"), "nothing to plan"),
+        (("--", "true"), "no profile or setting given"),
     ]:
         status, _, err = Started(root, *words).end()
         assert status == 2, err

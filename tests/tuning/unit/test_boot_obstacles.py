@@ -92,7 +92,7 @@ def test_nothing_speaks_against_a_plain_machine() -> None:
 
 
 CASES: list[tuple[BootScene, str, str, str | None]] = [
-    (grub_scene(loader=NoLoader("no boot loader was found")), "no-loader", "no boot loader", None),
+    (grub_scene(loader=NoLoader("cannot find a boot loader")), "no-loader", "cannot find a boot loader", None),
     (grub_scene(loader=NoLoader("two", hint="--loader grub")), "no-loader", "--loader grub", None),
     (grub_scene(loader=NoLoader("it", "rpm-ostree")), "image-based", "--to rpm-ostree", None),
     (grub_scene(loader=NoLoader("it", "bootc-loader-entries")), "image-based", "--to bootc", None),

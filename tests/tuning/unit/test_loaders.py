@@ -77,7 +77,7 @@ def test_another_loader_is_named_with_the_target_that_fits(files: Any, more: Any
 def test_without_a_loader_the_places_are_named_and_two_are_a_question() -> None:
     found = judged({})
     assert found is not None
-    assert "found in /efi, /boot/efi, /boot, /etc (looked for grub, systemd-boot, limine," in found.reason
+    assert "boot loader in /efi, /boot/efi, /boot, /etc (looked for grub, systemd-boot, limine," in found.reason
     found = judged({**GRUB, **SD_BOOT})
     assert found is not None
     assert "grub (/boot/grub/grub.cfg) and systemd-boot (/boot/efi/EFI" in found.reason

@@ -218,7 +218,7 @@ def test_several_boots_and_unreadable_lines() -> None:
     "text", ["", "\n", "hello\n", "note\tx\n", "ktrial-module-log/1\n", "ktrial-module-log/2\ta\tb\n"]
 )
 def test_another_file_is_no_log(text: str) -> None:
-    with pytest.raises(BadInput, match="not a log of a module"):
+    with pytest.raises(BadInput, match="not the log of a phone module"):
         parse_log(text)
 
 

@@ -352,5 +352,5 @@ def test_one_list_serves_all_knobs() -> None:
 
 
 def test_nothing_asked() -> None:
-    with pytest.raises(BadInput, match="nothing to plan"):
+    with pytest.raises(BadInput, match="no profile or setting given"):
         plan()

@@ -112,7 +112,7 @@ def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRo
         (["--utc-offset", "east"], "expected ±HH:MM"),
         (["--limit", "soon"], "not a duration"),
         (["--frames-began", "nan"], "expected seconds since 1970"),
-        (["--frames-began", "12"], "from 1e9 (2001) to 4.1e9 (2099)"),
+        (["--frames-began", "12"], "in the years 2001 to 2099"),
         (["--format", "nonsense"], "unknown format of recordings"),
     ],
 )

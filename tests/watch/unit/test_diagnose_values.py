@@ -138,7 +138,7 @@ def test_what_calls_itself_something_that_cannot_be_shown_is_not_to_be_pasted(wo
     [
         ({}, "no longer exists"),
         ({f"{PLACE}/memory.high": "max\n"}, "no longer has a limit to raise (the value is max)"),
-        ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, f"{8192 * MIB}, all of this machine's memory"),
+        ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, "8 GiB, all of this machine's memory"),
     ],
 )
 def test_a_limit_that_is_not_there_is_not_raised(files: Mapping[str, str], why: str) -> None:

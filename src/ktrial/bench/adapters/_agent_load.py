@@ -33,7 +33,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that the agent runs itself.
 
     A suite may set `parameters`; `fixed` are the other parameters of the load. `reader` converts a reply to
-    measurements, with None for an outcome for which the run has too few values. The agent kills the load `spare_s`
+    measurements; a measurement is None if the run has too few values for it. The agent kills the load `spare_s`
     seconds after its duration. A load with `until_told` runs until its time limit, the parameter `duration_s`.
     `expected` estimates the time of a load that may take longer than its duration. `beyond_exact` says why a guest
     whose clock counts instructions cannot run the benchmark.

@@ -67,7 +67,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
     `command` builds the invocation from all parameters; `reader` converts the output to measurements. A `standalone`
     benchmark needs only its programs and their libraries, and can therefore run in a guest. `beyond_exact` says why a
-    guest whose clock counts instructions cannot run it. With `remote`, the load can come from another machine.
+    guest whose clock counts instructions cannot run the benchmark. With `remote`, another machine can send the load.
     """
 
     name: str

@@ -68,8 +68,8 @@ class Background:
         if self._invocation.load is not None:
             if not self._executor.has_loads:
                 raise KtrialError(
-                    "the suite's background load needs an agent that runs loads",
-                    hint="use the agent that belongs to this ktrial",
+                    "this agent cannot run the suite's background load",
+                    hint="run ./ktrial again to rebuild the agent; if ktrial is installed, reinstall it",
                 )
             return
         program, *arguments = self._invocation.argv

@@ -35,7 +35,7 @@ class Resets:
         self._steps = [(name, step) for wanted, name, step in steps if wanted]
 
     def carry_out(self) -> tuple[PreparedRun, ...]:
-        """Carry out the resets until one fails; return their results."""
+        """Carry out the resets until a reset fails; return their results."""
         done: list[PreparedRun] = []
         for name, step in self._steps:
             try:
@@ -55,7 +55,8 @@ class Resets:
         facts = root.facts(("swap.devices", "memory.available"))
         if not facts["swap.devices"].known:
             raise BadRun(
-                f"the swap areas are unknown ({facts['swap.devices'].why_missing})", hint="leave out reset_swap"
+                f"the swap areas are unknown ({facts['swap.devices'].why_missing})",
+                hint="leave out reset_swap in the suite",
             )
         used = sorted(
             (area for area in facts.records("swap.devices") if area["used_bytes"]), key=lambda area: area["priority"]
@@ -65,11 +66,11 @@ class Resets:
         wanted = sum(area["used_bytes"] for area in used)
         room = facts.value("memory.available")
         if room is None:
-            raise BadRun("the available memory is unknown", hint="leave out reset_swap")
+            raise BadRun("the available memory is unknown", hint="leave out reset_swap in the suite")
         if wanted > room * _ROOM:
             raise BadRun(
                 f"{show_bytes(wanted)} are swapped out, too much for the {show_bytes(room)} of available memory",
-                hint="free some memory, or leave out reset_swap",
+                hint="free some memory, or leave out reset_swap in the suite",
             )
         names = ", ".join(area["name"] for area in used)
         plan = {
@@ -82,7 +83,7 @@ class Resets:
         if applied.state != "applied":
             raise BadRun(
                 "; ".join(step.message for step in applied.steps if step.message) or "swapoff failed",
-                hint="leave out reset_swap",
+                hint="leave out reset_swap in the suite",
             )
         reverted = revert(root, applied.transaction)
         if reverted.state != "reverted":

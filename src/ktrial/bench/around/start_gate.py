@@ -127,9 +127,9 @@ class StartGates:
         return msgspec.structs.replace(waited, untold=())
 
     def judge(self, *, counts: bool) -> Start:
-        """Return the readings directly before a run. If it `counts`, judge them by those of the first run that counts.
+        """Return the readings directly before a run. If the run `counts`, judge how they differ from the first run's.
 
-        A warm-up does not count.
+        The first run is the first that counts; warm-ups do not count.
         """
         if self._others_s and not self._has_rested():
             self.rest(self._others_s)

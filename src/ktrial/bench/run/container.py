@@ -125,7 +125,8 @@ class Runtimes:
     def _version(self, runtime: Runtime, path: str) -> str:
         """Return the version of the runtime; for docker, the version of the daemon, which must be running."""
         if runtime != "docker":
-            return self.answer([path, "--version"], f"cannot use {path}", f"first make `{runtime} --version` work")
+            hint = f"make `{runtime} --version` work for this user"
+            return self.answer([path, "--version"], f"cannot use {path}", hint)
         question = [path, "version", "--format", "{{.Server.Version}}"]
         hint = "make `docker info` work for this user"
         return f"docker version {self.answer(question, 'cannot use docker', hint)}"
@@ -137,7 +138,9 @@ class Runtimes:
         if runtime == "podman":
             return ["--userns=keep-id"]
         options = self.answer(
-            [path, "info", "--format", "{{.SecurityOptions}}"], "cannot use docker", "first make `docker info` work"
+            [path, "info", "--format", "{{.SecurityOptions}}"],
+            "cannot use docker",
+            "make `docker info` work for this user",
         )
         return [] if "rootless" in options else [f"--user={os.geteuid()}:{os.getegid()}"]
 
@@ -252,7 +255,7 @@ class ContainerExecutor:
             image = self.container.image
             raise KtrialError(
                 f"cannot reach the agent in the container of {image} ({error.message})",
-                hint="run the same command again to continue from the stored runs",
+                hint="run the same command again",
             ) from None
 
     def _connect(self) -> DetachedTransport:

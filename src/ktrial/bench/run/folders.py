@@ -34,7 +34,7 @@ class RunFolders(Protocol):
     """Makes, reads and removes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a directory, fresh if `for_program`. Loads of the agent may share one: their files have no names."""
+        """Return a directory, fresh if `for_program`. Loads of the agent may share it: their files have no names."""
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
         """Return the output with the files that the run left; `*` in a name matches anything."""
@@ -43,7 +43,7 @@ class RunFolders(Protocol):
 
 
 class PlanFolders(Protocol):
-    """Makes, reads and removes directories for the runs that a machine makes by itself. They outlive the head."""
+    """Makes, reads and removes directories for runs that a machine makes by itself; directories outlive the head."""
 
     def make_for_plan(self, name: str, runs: int) -> Path:
         """Return a fresh directory with `run-1` to `run-N` in it."""
@@ -58,7 +58,7 @@ class PlanFolders(Protocol):
 
 
 class PlanFoldersHere:
-    """Directories of plans on this machine, in the folder `place`."""
+    """Directories in `place` for runs that this machine makes by itself."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -72,7 +72,7 @@ class PlanFoldersHere:
                 (folder / f"run-{number}").mkdir(mode=0o700)
         except OSError as error:
             raise KtrialError(
-                f"cannot make the folders of a plan in {self._place}: {error.strerror}",
+                f"cannot make folders for the unattended runs in {self._place}: {error.strerror}",
                 hint="free some space, or set XDG_STATE_HOME to a folder on another file system",
             ) from None
         return folder

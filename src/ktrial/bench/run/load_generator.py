@@ -165,7 +165,7 @@ class LoadGenerator:
                 command = install_command(program.packages, package_tool(found))
                 raise BadInput(
                     f"cannot send the load of {benchmark.name} from {self.name}: it lacks {', '.join(missing)}",
-                    hint=f"on {self.name}: {command}" if command else f"install {missing[0]} on {self.name}",
+                    hint=f"on {self.name}: {command}" if command else f"install {', '.join(missing)} on {self.name}",
                 )
 
     def check_server(self, boot_id: str | None, read: ReadFiles) -> None:
@@ -215,7 +215,7 @@ class LoadGenerator:
                 raise
             if not isinstance(error, GeneratorLost):
                 self._give_up()
-            hint = error.hint or f"check {self.name}, then run the command again"
+            hint = error.hint or f"check the network between {self.name} and {self.measured}"
             raise GeneratorLost(f"cannot send the load from {self.name}: {error.message}", hint=hint) from None
 
     def _give_up(self) -> None:

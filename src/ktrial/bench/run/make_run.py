@@ -171,7 +171,7 @@ class RunMaker:
             directory="",
             started_monotonic_ns=self._clock.monotonic_ns(),
             started_unix_ms=self._clock.unix_ms(),
-            raw=RawOutput(failed="an earlier step failed"),
+            raw=RawOutput(failed="a reset failed, or a gate refused"),
         )
 
     def _execute(self, invocation: Invocation, watching: RunWatching | None) -> tuple[Execution, LoadEnded | None]:

@@ -55,7 +55,7 @@ class Rights:
         return self._realtime_session(priority)
 
     def abandon(self) -> None:
-        """End the real-time session and the root session, which then removes what it has made."""
+        """End the real-time session and the root session. The root session then removes what it has made."""
         if self._realtime is not None:
             self._realtime[0].finish()
             self._realtime = None
@@ -63,7 +63,7 @@ class Rights:
             self._root.close()
 
     def forget(self) -> None:
-        """Forget the real-time session, which was lost. The next run that needs it opens a new one."""
+        """Forget the real-time session, which was lost. The next run that needs such a session opens a new session."""
         self._realtime = None
 
     def close(self) -> None:

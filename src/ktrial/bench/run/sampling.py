@@ -40,7 +40,7 @@ class AgentSampling:
             raise
 
     def start(self, period_s: float = 1.0) -> None:
-        """Take a sample now and return; then take one each period."""
+        """Take a sample now and return; then take a sample each period."""
         if self._goes_on:
             raise RuntimeError("sampling is running already")
         session = self._opened()

@@ -66,13 +66,13 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
         # If no format fits, the text of tarfile has a line for each format.
         text = str(error)
         why = "it is not a tar archive" if "\n" in text else f"it is damaged ({in_lower_case(text)})"
-        raise KtrialError(f"cannot unpack {shown}: {why}", hint="name a complete tar archive") from None
+        raise KtrialError(f"cannot unpack {shown}: {why}", hint="name a complete archive with --from") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
 
 
 def check_size(folder: Path) -> None:
-    """Raise KtrialError if a folder is too large for a source."""
+    """Raise KtrialError if a folder is too large to be the source of a tool."""
     size_bytes = count = 0
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -81,7 +81,7 @@ def check_size(folder: Path) -> None:
         if size_bytes > TREE_BYTES or count > TREE_FILES:
             raise KtrialError(
                 f"{folder} contains more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
-                hint="name the folder of the source alone",
+                hint="name a source with --from that contains only the tool",
             )
 
 
@@ -149,7 +149,9 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
         _put_file(write, path, status)
     elif stat.S_ISLNK(status.st_mode):
         if not path.resolve().is_relative_to(top):
-            raise KtrialError(f"{path} is a link that points outside the source", hint="remove the link")
+            raise KtrialError(
+                f"{path} is a link that points outside the source", hint="remove the link from your copy of the source"
+            )
         _put(write, b"symlink")
         _put(write, b"target")
         _put(write, os.fsencode(path.readlink()))
@@ -161,7 +163,9 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
             _put_node(write, below, top)
             _put(write, b")")
     else:
-        raise KtrialError(f"{path} is not a file, folder or link", hint=f"remove {path}")
+        raise KtrialError(
+            f"{path} is not a file, folder or link", hint=f"remove {path.name} from your copy of the source"
+        )
     _put(write, b")")
 
 
@@ -178,5 +182,5 @@ def _put_file(write: Callable[[bytes], object], path: Path, status: os.stat_resu
             write(chunk)
             left -= len(chunk)
     if left:
-        raise KtrialError(f"{path} changed while it was read", hint="try again when nothing writes to the source")
+        raise KtrialError(f"{path} changed while ktrial read it", hint="try again when no program writes to the source")
     write(bytes(-status.st_size % 8))

@@ -25,7 +25,10 @@ class UserToolbox:
         self._folder = folder
 
     def find(self, program: str) -> tuple[Path, Receipt] | None:
-        """Return the path of a built program and its receipt, or None. Raise KtrialError if the program was changed."""
+        """Return the path of a built program and its receipt; None if no tool has the program.
+
+        Raise KtrialError if the program is no longer the file that ktrial built.
+        """
         for name in self.names():
             build = (self._folder / name / _CURRENT).resolve()
             path = build / "bin" / program
@@ -100,5 +103,5 @@ def _check_owner(path: Path) -> None:
         if status.st_uid != 0 or shared:
             raise Refused(
                 f"cannot run {path.name} as root: other users can change {place}",
-                hint="run ktrial as the user who built the tool, or build it as root",
+                hint="run ktrial as the user who built the tool",
             )

@@ -85,7 +85,7 @@ class Workshop:
             return self._open_archive(archive, str(path), accepted_sha256)
         if not path.is_dir():
             raise BadInput(
-                f"{place} is not a folder, a tar archive or an https address",
+                f"no such file or folder: {place}",
                 hint="give a folder, a tar archive or an https address with --from",
             )
         return self._open_folder(path, recipe)
@@ -165,7 +165,7 @@ class Workshop:
         return self._run(
             argv,
             what=what,
-            next_step="get the source elsewhere, and give its folder or archive with --from" if afar else None,
+            next_step="name another source, such as an archive, with --from" if afar else None,
             more={
                 **{name: os.environ[name] for name in _NETWORK if name in os.environ},
                 **({"GIT_SSL_CAINFO": os.environ["SSL_CERT_FILE"]} if "SSL_CERT_FILE" in os.environ else {}),
@@ -215,8 +215,8 @@ class Workshop:
         if status != 0:
             who = f"`{shlex.join(argv)}`" if what is None else f"{what}: {argv[0]}"
             message = f"{who} ended with status {status}{quoted(said)}"
-            where = f"read the whole output in {self._log}"
-            raise KtrialError(message, hint=f"{next_step}; {where}" if next_step else where)
+            hint = f"{next_step} (whole output: {self._log})" if next_step else f"read the whole output in {self._log}"
+            raise KtrialError(message, hint=hint)
         return printed.decode("utf-8", "replace")
 
     def _clear(self, *more: Path) -> None:

@@ -82,7 +82,7 @@ from ktrial.cli.options import json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, /, as_json: bool, **options: Any) -> int:
-    """Find the commit that changed the outcome, after GOOD and up to and including BAD.
+    """Find the commit after GOOD, up to BAD, that changed an outcome.
 
     \b
     ktrial kernel config . --config tinyconfig --fragment guest -o /tmp/guest
@@ -91,11 +91,11 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
 
     ktrial builds commits in a copy of the tree and boots them in exact guests, where only the kernel and its arguments
     decide the result. Each boot gets a different dummy argument. ktrial boots a commit until its outcome is clearly
-    closer to GOOD or to BAD, and skips a commit that stays undecided. It names a commit only if the commit's outcome
-    also differs from its parent's.
+    closer to GOOD or to BAD, and skips a commit that stays undecided. ktrial names a commit only if its outcome also
+    differs from its parent's.
 
     The outcome is LOAD.RESULT: one of ktrial's built-in loads (wakeup, pagefault, contextswitch, …) and one of its
-    results; docs/formats.md lists all. With PROGRAM, it is the number that PROGRAM prints as its last line.
+    results; docs/formats.md lists all. With PROGRAM, the outcome is the number that PROGRAM prints as its last line.
     """
     from ktrial.cli.shared.bisect import BisectQuery, run_bisect
     from ktrial.studies.bisect.text import bisected_json, bisected_text

@@ -73,7 +73,7 @@ def _package(
     found = find(word)
     words = [parse_patch(one) for one in patches]
     if words and found.packaging != "debian":
-        own = "spec" if found.packaging == "rpm" else "PKGBUILD"
+        own = "spec file" if found.packaging == "rpm" else "PKGBUILD"
         raise BadInput("--patch supports Debian packaging only", hint=f"add the patch to the {own}")
     check_packaging(found)
     output.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 @click.option(
     "--budget",
     metavar="NAME|BLOCKS",
-    help="Maximum number of blocks (rounds of all configurations): quick (9), default (20), thorough (40) or N."
+    help="Maximum number of blocks (rounds of all configurations): quick (9), default (20), thorough (40) or a number."
     "  [default]",
 )
 @seed_option()
@@ -108,15 +108,15 @@ def command(
 
     The last example compares a kernel for any CPU with the same kernel for this CPU, and with the distribution's.
 
-    The first KERNEL is the baseline, unless there is a --tree. KERNEL is `running` or a release that is installed here.
-    This machine reboots for each measurement, which --yes allows. With --guest, or an option that implies it (--tree,
-    --mode, …), ktrial boots guests instead. KERNEL may then be an image (see `ktrial kernel boot`). In guests, ktrial
-    measures only suites; to measure CMD with the kernel of an image, install that kernel first.
+    Without --tree, the first KERNEL is the baseline. KERNEL is `running` or a release that is installed here. This
+    machine reboots for each measurement; --yes allows the reboots. With --guest, or an option that implies --guest
+    (--tree, --mode, …), ktrial boots guests instead. KERNEL may then be an image (see `ktrial kernel boot`). In guests,
+    ktrial measures only suites; to measure CMD with the kernel of an image, install that kernel first.
 
-    With --tree, ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target. It
-    keeps these kernels for later trials. It also compares each KERNEL with the baseline. FILE.toml is a protocol with a
-    [guest] table that describes the whole trial. In exact guests the clock counts instructions; ktrial repeats the
-    first boots of each configuration and requires identical results.
+    With --tree, ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target.
+    ktrial keeps these kernels for later trials, and also compares each KERNEL with the baseline. FILE.toml is a
+    protocol with a [guest] table that describes the whole trial. In exact guests the clock counts instructions; ktrial
+    repeats the first boots of each configuration and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import read_trial_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol

@@ -152,7 +152,7 @@ class ToolCalls:
         if not self._allowed.writes:
             raise Refused("writes are not allowed", hint="ask the operator to start ktrial mcp with --allow-writes")
         if basis.skipped and action in {"try", "live", "trial_run", "keep"}:
-            raise Refused(f"{basis.skipped[0]} cannot be set here as planned", hint=f"leave out {basis.skipped[0]}")
+            raise Refused(f"cannot set {basis.skipped[0]} here as planned", hint=f"leave out {basis.skipped[0]}")
         if action == "live" and not self._allowed.live:
             raise Refused("live trials are not allowed", hint="ask the operator to start ktrial mcp with --live")
         refuse_knobs(basis.knobs, self._allowed.knobs)

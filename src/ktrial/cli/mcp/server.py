@@ -132,7 +132,7 @@ async def _serve(options: ServerOptions, audit: AuditLog, clock: Clock, folder: 
 
 
 def serve(options: ServerOptions, clock: Clock) -> None:
-    """Serve until the client closes its end. Raise KtrialError if the audit log cannot be written."""
+    """Serve until the client closes the connection. Raise KtrialError if the audit log cannot be written."""
     audit = AuditLog(options.audit, clock)
     try:
         with tempfile.TemporaryDirectory(prefix="work-", dir=options.audit.parent) as folder:

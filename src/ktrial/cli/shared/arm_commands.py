@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
     """Return the programs that each arm runs in the current folder. Raise BadInput if one is missing.
 
-    A build gets the shell's environment. Commands and schedulers get only its basic variables.
+    A build gets the shell's environment. Commands and schedulers get only the shell's basic variables.
     """
     environment, directory = basic_variables(os.environ), str(Path.cwd())
     shell = shell_environment(app, clean=bool(file.clean_environment)).environment

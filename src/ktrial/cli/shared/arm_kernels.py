@@ -172,5 +172,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refused(f"another ktrial is building in {folder}", hint="wait until that build ends") from None
+            raise Refused(
+                f"cannot build in {folder}: another ktrial builds there", hint="wait until that build ends"
+            ) from None
         yield

@@ -77,7 +77,8 @@ def program_of(word: str) -> Path:
     found = shutil.which(word)
     if found is None:
         if "/" not in word:
-            raise BadInput(f"{word}: no such program", hint="give its path, or install it in a folder of PATH")
+            hint = "give the program's path, or install it in a folder of PATH"
+            raise BadInput(f"{word}: no such program", hint=hint)
         if Path(word).is_file():
             raise BadInput(f"cannot run {word}: it is not executable", hint=f"chmod +x {quote(word)}")
         raise BadInput(f"{word}: no such program", hint="check the path")
@@ -130,7 +131,7 @@ def choose(
     steps: Sequence[tuple[str, ...]] = (),
     warm_ups: int = 0,
 ) -> tuple[Suite, dict[str, Benchmark]]:
-    """Return what the command line names: a suite, one benchmark, or a command of the user."""
+    """Return the suite that the command line names, or one made of its benchmark or command, with its benchmarks."""
     from ktrial.bench.suites import find_suite
     from ktrial.cli.app_load import benchmarks_of, refuse_command
 
@@ -406,18 +407,16 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput for what an exact guest cannot do: a set option of `given`, or work of the suite between runs."""
+    """Raise BadInput if an option in `given` is set, or if the suite acts between runs: exact guests can do neither."""
     from ktrial.bench.suite import Between
 
     culprit = next((option for option, is_given in given.items() if is_given), None)
-    way = f"leave out {culprit}"
+    hint = f"leave out {culprit}"
     if culprit is None and suite.between != Between():
-        culprit, way = f"the suite {suite.name}", "name another suite"
+        culprit = f"the suite {suite.name}"
+        hint = "name another suite, or use `ktrial kernel trial`, which boots an exact guest for each measurement"
     if culprit is not None:
-        raise BadInput(
-            f"{culprit}: an exact guest cannot wait or restore anything between runs",
-            hint=f"{way}, or use `ktrial kernel trial`, which boots an exact guest for each measurement",
-        )
+        raise BadInput(f"{culprit}: an exact guest cannot wait or restore anything between runs", hint=hint)
 
 
 def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:

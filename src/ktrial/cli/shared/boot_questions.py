@@ -106,12 +106,12 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
     if new is not None:
         raise Refused(
             f"cannot continue {asked.question.name}: you have not confirmed {new.word}, which weakens this machine",
-            hint=f"run the same command again with --yes-security {new.name}",
+            hint=f"run the same `ktrial blame` command again with --yes-security {new.name}",
         )
     if boots.start(following, due, as_json=False) != 0:
         raise KtrialError(
             f"cannot continue {asked.question.name}: ktrial could not write its boot entries",
-            hint="correct the step that failed in the lines above",
+            hint="remove the cause of the failure that the lines above show",
         )
     return True
 

@@ -65,7 +65,7 @@ _LIMIT_S = 300
 def refuse_own_store(path: str | None, state_home: str | None) -> None:
     """Raise Refused if the user chose the place of the store, because ktrial would not look there after a boot."""
     place = path or state_home
-    hint = "leave out --store, and unset KTRIAL_STORE" if path else "run the command without XDG_STATE_HOME"
+    hint = "use the default store (no --store, no KTRIAL_STORE)" if path else "run the command without XDG_STATE_HOME"
     if place:
         raise Refused(
             f"cannot boot this machine for a trial: after a boot, ktrial would not look for the trial in {place}",
@@ -216,7 +216,10 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
     session = app.root_session("continuing a trial over boots")
     now = read_status(session)
     if now.transaction is None or trial_of(session, now) != stored.trial:
-        raise Refused(f"{stored.trial} was stopped", hint=f"run `ktrial trial show {stored.trial}` to see its results")
+        raise Refused(
+            f"cannot continue {stored.trial}: the trial was stopped",
+            hint=f"run `ktrial trial show {stored.trial}` to see its results",
+        )
     if state_of(now)[0] == "rehearsal-failed":
         app.say(f"{stored.trial} ends: its rehearsal failed; `ktrial boot status` says why")
         return _end(app, session, now)
@@ -320,8 +323,15 @@ def stop_in_boots(app: App, name: str | None) -> int:
     part = next((one.file.part for one in app.trials.all() if one.trial == running), None)
     asked = running if name is None or name == part else app.trials.find(name).trial
     if running is None or asked != running:
-        why = "a trial: none boots" if asked is None else f"{asked}: it does not boot"
-        raise Refused(f"cannot stop {why} this machine", hint="run `ktrial boot status` to see what is prepared")
+        if asked is None:
+            raise Refused(
+                "cannot stop a trial: no live or unattended trial is running, and none boots this machine",
+                hint="interrupt any other trial with Ctrl-C",
+            )
+        raise Refused(
+            f"cannot stop {asked}: it does not boot this machine now",
+            hint="run `ktrial boot status` to see what is prepared",
+        )
     now = wait_until_judged(app, session)
     if now.transaction is None:
         return 0  # the boot was not healthy, or the trial has ended meanwhile
@@ -330,5 +340,5 @@ def stop_in_boots(app: App, name: str | None) -> int:
     what = running if part is None else f"{part} in its trial {running}"
     app.say(f"stopped {what}{where}; `ktrial trial show {running}` shows what it found")
     if part is not None:
-        app.say("next: run the same command again to continue")
+        app.say("next: run the same `ktrial blame` command again to continue")
     return int(done.state != "reverted")

@@ -71,7 +71,7 @@ def read_host(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]{1,5}))?", text)
     if found is None or not 0 < int(found[3] or SSH_PORT) < 65536:
         raise BadInput(
-            f"cannot read the name of the machine, {text!r}", hint="write HOST or HOST:PORT, such as server:22"
+            f"cannot read {text!r} as the name of a machine", hint="write HOST or HOST:PORT, such as server:22"
         )
     return found[1] or found[2], int(found[3] or SSH_PORT)
 
@@ -85,7 +85,7 @@ def read_after(text: str) -> float:
     if not _LEAST_S <= after_s <= _MOST_S:
         raise BadInput(
             f"cannot use --after {text}: expected {_LEAST_S:.0f} s to 24 h",
-            hint="give more time than a boot takes, such as 10min",
+            hint="choose a time longer than a boot, such as 10min",
         )
     return after_s
 

@@ -233,7 +233,7 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
         if step.outcome not in {"ready", "same"}:
             hint = "remove this obstacle on the machine"
             if step.outcome == "forbidden":
-                hint = "change the argument or kernel that ktrial refuses, or boot it by hand from the loader's menu"
+                hint = "leave out what ktrial refuses, or boot the kernel by hand from the loader's menu"
             raise Refused(f"cannot prepare a boot: {step.message}", hint=hint)
 
 

@@ -30,7 +30,7 @@ clean_env_option = click.option(
 
 
 def named_variables(given: Sequence[str]) -> dict[str, str]:
-    """Parse `--env NAME=VALUE`, or `--env NAME` with the shell's value. Raise BadInput if the shell lacks it."""
+    """Parse `--env NAME=VALUE`, or `--env NAME` with the shell's value. Raise BadInput if the shell lacks NAME."""
     from ktrial.trial.protocol.from_words import pair
 
     return dict(pair(one, "--env") if "=" in one else (one, _of_shell(one)) for one in given)

@@ -101,13 +101,13 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
     if found.of_trials and not trials:
         raise BadInput(
             f"{found.of_trials[0]} belongs to a trial, which has its own protocol",
-            hint="use `ktrial trial show` for its verdicts, or `ktrial compare --pool` for trials of several machines",
+            hint="use `ktrial trial show` for the verdicts, or `ktrial compare --pool` for trials of several machines",
         )
     return found
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial that the only word names; None if there is none, or if it screens settings.
+    """Return the trial that the only word names; None if there is none, or if the trial is part of a blame.
 
     A label or session with the same name takes precedence.
     """
@@ -181,7 +181,7 @@ def _files(target: str) -> tuple[str, ...]:
         return (target,) if path.exists() or target.startswith(("/", "./", "../")) else ()
     found = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
     if not found:
-        raise BadInput(f"{target}: no such file or session", hint="run `ktrial runs` to list sessions")
+        raise BadInput(f"{target}: no file matches this pattern", hint="check the folder and the pattern")
     return tuple(map(str, found))
 
 

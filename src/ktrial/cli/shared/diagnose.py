@@ -77,7 +77,7 @@ def check_began(unix_s: float | None) -> None:
     """Raise BadInput unless frames may have begun at this time, in seconds since 1970."""
     if unix_s is not None and not 1e9 <= unix_s <= 4.1e9:
         raise BadInput(
-            f"--frames-began: expected seconds since 1970, from 1e9 (2001) to 4.1e9 (2099), got {unix_s:g}",
+            f"--frames-began: expected seconds since 1970 in the years 2001 to 2099, got {unix_s:.15g}",
             hint="give the seconds as `date +%s` prints them",
         )
 

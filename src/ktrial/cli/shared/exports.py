@@ -76,7 +76,7 @@ def lasting_profile(app: App, words: Sequence[str], name: str | None, *, on_phon
         reasons = "; ".join(f"cannot export {one.address}: {one.reason}" for one in (*left, *more))
         raise BadInput(
             reasons or f"{' '.join(names)}: no settings to export",
-            hint="name other settings; `ktrial plan` shows what applies here",
+            hint="name other settings",
         )
     profile = LastingProfile(name=name or _slug(names), title=" ".join(names), settings=settings)
     return Lasting(profile, (*left, *more))
@@ -87,7 +87,7 @@ def _refuse_generated(names: Sequence[str], catalog: Catalog) -> None:
         if name in catalog.profiles and catalog.profiles[name].generated is not None:
             raise BadInput(
                 f"cannot write profile {name} for a phone: its values are those of this machine",
-                hint="name a profile that `ktrial profiles` lists",
+                hint="name another profile, or settings such as vm.swappiness=10",
             )
 
 
@@ -130,7 +130,7 @@ def write_folder(folder: Path, files: Mapping[str, str], *, force: bool) -> None
     Without `force`, raise BadInput, before anything is written, if a file exists with other content.
     """
     if folder.is_file():
-        raise BadInput(f"{folder}: not a folder", hint="name a folder after -o")
+        raise BadInput(f"{folder}: expected a folder, got a file", hint="name a folder after -o")
     for path, text in files.items():
         _refuse_other_content(folder / path, text.encode(), force=force)
     for path, text in files.items():
@@ -159,7 +159,7 @@ def _refuse_other_content(place: Path, data: bytes, *, force: bool) -> None:
     if place.is_dir():
         raise BadInput(f"{place}: expected a file, got a folder", hint="choose another name")
     if place.exists() and not force and place.read_bytes() != data:
-        raise BadInput(f"{place}: file exists with other content", hint="choose another name, or add --force")
+        raise BadInput(f"{place}: file exists with other content", hint="choose another place with -o, or add --force")
 
 
 def is_for_phone(chosen: Sequence[ExportTarget], output: Path | None) -> bool:

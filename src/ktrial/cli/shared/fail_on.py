@@ -62,8 +62,8 @@ def _fail_on(text: str) -> Callable[[F], F]:
 
 
 _TEXT = (
-    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. With worse:5%, only a proven"
-    " worsening by more than 5 % counts, and a failed run. If neither direction is worse, a change counts."
+    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. With worse:5%, a configuration"
+    " counts if it is proven worse by more than 5 %, or worse because its runs fail."
 )
 fail_on_option = _fail_on(_TEXT)
 #: For a command that also compares files without the order of their runs.
@@ -99,8 +99,8 @@ def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> Non
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):
         raise BadInput(
             f"cannot check --fail-on: {asked[0].arm} and {asked[0].control} are not comparable",
-            hint="remove the differences that the report names"
-            + (", or declare intended ones with --declared" if found.trial is None else ""),
+            hint="remove the cause that the report names"
+            + (", or declare intended differences with --declared" if found.trial is None else ""),
         )
 
 

@@ -328,7 +328,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
     if as_json or (markdown and output is not None):
         raise BadInput("-o, --markdown and --json exclude each other", hint="use only one of these options")
     if output is not None and output.suffix.lower() not in _PAGES:
-        raise BadInput(f"-o {output}: unknown report format", hint=f"name a file that ends in {', '.join(_PAGES)}")
+        raise BadInput(f"-o {output}: unknown report format", hint=f"name a file that ends in {' or '.join(_PAGES)}")
     check_output(output, force=force)
     from ktrial.fleet.page import fleet_html, fleet_markdown
 
@@ -433,7 +433,7 @@ def roll_out_fleet(
             back = "" if undo else f"; `ktrial fleet rollout {standing.began.fleet} --undo -i …` undoes that"
             app.say(f"all machines keep {kept}{back}" if not undo else f"no machine keeps {kept} any more")
             return 0
-    raise KtrialError("the roll-out has stopped", hint="repair the machines that failed")
+    raise KtrialError(f"cannot {what}: a wave failed, and the roll-out stopped", hint="repair the machines that failed")
 
 
 def stored_fleets(app: App) -> StoredFleets:

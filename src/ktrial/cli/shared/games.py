@@ -47,7 +47,7 @@ def game_there(
     if not words:
         raise BadInput("no command after --", hint="ktrial --host ssh:NAME frames --env DISPLAY=:0 -- glxgears")
     if captures or any(word.startswith("--fps_test=") for word in words):
-        what = "--captures" if captures else "X-Plane's own test"
+        what = "--captures" if captures else "--fps_test (X-Plane's own test)"
         raise BadInput(f"{what} works on this machine only", hint="run ktrial on the other machine itself")
     named = named_variables(variables)
     return Game(

@@ -217,16 +217,15 @@ def _better(named: NamedSettings, machine: str) -> LedgerEntry:
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
     by_name = (
-        f"name the settings: {settings}" if settings else "write the change into the service's configuration yourself"
+        f"keep the settings anyway, by name: {settings}"
+        if settings
+        else "write the change into the service's configuration yourself"
     )
     if entry is None or entry.verdict is None:
         hint = f"continue the trial with `ktrial trial resume {origin.partition('/')[0]}`"
         raise Refused(f"cannot keep {origin}: it has no verdict yet", hint=hint)
     if entry.verdict != "better" or entry.refuted:
-        raise Refused(
-            f"cannot keep {origin}, which is {verdict_sentence(entry)}",
-            hint=f"to keep the arm anyway, {by_name}",
-        )
+        raise Refused(f"cannot keep {origin}, which is {verdict_sentence(entry)}", hint=by_name)
     if entry.machine != machine:
         raise Refused(
             f"cannot keep {origin}: it was measured on another machine ({entry.machine})",
@@ -328,7 +327,7 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
     if step.outcome != "refused" and any("kernel" in line for one in holds for line in one.get("grub.d", ())):
         return "run `ktrial keep --undo boot:kernel` if the kept kernel is no longer installed"
     if step.outcome == "forbidden":
-        return "leave out this setting"
+        return "leave out the setting that ktrial refuses"
     return "write the settings elsewhere with `ktrial export`, or make the folder writable"
 
 
@@ -341,5 +340,5 @@ def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
         value = f" (= {first.value})" if first.value is not None else ""
         raise Refused(
             f"cannot keep {first.address}: {first.place}{value} overrides it {first.when}{more}",
-            hint=f"change that other value, {'then run `ktrial boot keep` again' if of_boot else 'or add --anyway'}",
+            hint=f"change that other value{'' if of_boot else ', or add --anyway'}",
         )

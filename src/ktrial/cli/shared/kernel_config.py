@@ -41,7 +41,7 @@ wish_options = with_options(
         "fragments",
         multiple=True,
         metavar="NAME|FILE",
-        help="Named group of symbols to add, or a file. Repeatable.",
+        help="Group of symbols to add (see `ktrial kernel fragments`), or a file with symbols. Repeatable.",
     ),
     click.option(
         "--set",
@@ -63,7 +63,9 @@ wish_options = with_options(
         help="Compiler: gcc, or clang with the LLVM tools.  [gcc, or the one that a fragment needs]",
     ),
     click.option(
-        "--anyway", is_flag=True, help="Continue even if symbols are not as requested, or disk space seems short."
+        "--anyway",
+        is_flag=True,
+        help="Continue even if symbols are not as requested, or if disk space or memory seems short.",
     ),
     json_option,
 )

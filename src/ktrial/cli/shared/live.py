@@ -238,9 +238,7 @@ def check_live(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 def refuse_unrated(live: LiveFile) -> None:
     """Raise Refused if a person must rate the periods and there is no terminal for that."""
     if live.rate and not is_terminal():
-        raise Refused(
-            "cannot ask for ratings: there is no terminal", hint="start the trial in a terminal, or leave out --rate"
-        )
+        raise Refused("cannot ask for ratings: there is no terminal", hint="run the same command in a terminal")
 
 
 def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
@@ -251,7 +249,8 @@ def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[
             if name in knobs and (why := knobs[name].disturbs) is not None:
                 raise Refused(
                     f"cannot switch {name} back and forth under live work (arm {arm}): {why}",
-                    hint="use a benchmark (`ktrial try`), or add --disturbing to measure the cost of the switch too",
+                    hint="use a benchmark (`ktrial try`), or add --disturbing (in a protocol: disturbing = true) to "
+                    "measure the cost of the switch too",
                 )
 
 

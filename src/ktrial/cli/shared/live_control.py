@@ -73,5 +73,7 @@ def _running(app: App, name: str | None) -> str | None:
         trial = app.trials.find(name).trial
         return trial if trial in running else None
     if len(running) > 1:
-        raise BadInput(f"{len(running)} live trials are running", hint=f"name one of them: {', '.join(running)}")
+        raise BadInput(
+            f"cannot choose a trial: {len(running)} live trials are running", hint=f"name one of: {', '.join(running)}"
+        )
     return running[0] if running else None

@@ -114,7 +114,7 @@ def _primary(file: TrialFile, metrics: Sequence[WatchedMetric]) -> WatchedMetric
     for one in metrics:
         if file.primary in {one.outcome.name, one.metric.name}:
             return one
-    raise BadInput("cannot plan periods from ratings", hint="add --period, for example  --period 5min")
+    raise BadInput("cannot plan periods from ratings", hint="set a period, for example  --period 5min")
 
 
 def _least_washout_s(settle_s: float, metrics: Sequence[WatchedMetric]) -> float:
@@ -227,7 +227,9 @@ def _within_time(file: TrialFile) -> TrialFile:
     """
     for_s, quiet = live_of(file).for_s, live_of(file).quiet_hours
     if quiet is not None and block_seconds(file) > DAY_S - quiet.length_s:
-        raise BadInput("a block is longer than the hours that are not quiet", hint="shorten --period or --quiet")
+        raise BadInput(
+            "a block is longer than the hours that are not quiet", hint="shorten the period or the quiet hours"
+        )
     if for_s is None:
         return file
     wanted = file.design.cap or file.budget
@@ -250,7 +252,7 @@ def _course(file: TrialFile, primary: WatchedMetric) -> PilotCourse:
     if live.for_s is not None and course.length_s > _MOST_OF_TIME * live.for_s:
         raise BadInput(
             f"a pilot of {duration(course.length_s)} is too long for a trial of {live.for_}",
-            hint="set a longer --for, or add --period and --washout",
+            hint="set a longer --for, or add --period",
         )
     return course
 

@@ -56,7 +56,7 @@ class LongRunQuestion:
 class TimedTrial:
     """Passes the events of a trial to its progress, and asks as soon as it is clear that the trial takes long.
 
-    If several trials answer a question, `most_visits` and `most_s` are their most visits and most time together.
+    If several trials answer a question, `most_visits` and `most_s` limit the visits and seconds of all together.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def measure(app: App, suite: str | None, own: tuple[str, ...] | None, options: d
     protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, 1, around)
     if protocol.outcomes[protocol.primary].scale != "log":
         raise BadInput(
-            f"{protocol.primary} is a count: trials of it use no noise profile",
+            f"cannot measure the noise of {protocol.primary}: trials of counts use no noise profile",
             hint="name another outcome with --primary",
         )
     as_json = options["as_json"]

@@ -26,7 +26,7 @@ _WATCH = "watching for changes of a value"
 def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[str]]:
     """Return who set each of these knobs, and which sources could not be read.
 
-    Raise BadInput for an invalid path, UnknownName for an unknown knob or instance.
+    Raise BadInput for an invalid or missing file, UnknownName for an unknown knob or instance.
     """
     selected = [knob_or_file(name, app.catalog.knobs) for name in knobs]
     machine = app.best_session("looking for who set a knob")

@@ -88,7 +88,7 @@ def _signer(path: Path, signers: Path) -> str:
         reason = f" ({found.reason})" if found.reason else ""
         raise KtrialError(
             f"cannot import {path} as signed: {found.sentence}{reason}",
-            hint="fetch bundle and signature again, correct the file of signers, or leave out --signers",
+            hint="check the bundle, its signature and the file of signers, or leave out --signers",
         )
     return found.signer
 

@@ -132,5 +132,5 @@ def finish_edit(edit: ProfileEdit) -> None:
     except OSError as error:
         raise KtrialError(
             f"cannot write {edit.file}: {error.strerror}",
-            hint=f"make the folder writable; your text is in {edit.draft}",
+            hint=f"free some space, or make {edit.file.parent} writable; your text is in {edit.draft}",
         ) from None

@@ -79,7 +79,7 @@ def _compare(
 
 
 def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: Status, kept: Kept) -> KeepPlan:
-    """Return the plan that accepts changes of the kept profiles `names`, or of all kept profiles if it is empty.
+    """Return the plan that accepts changes of the kept profiles `names`, or of all kept profiles if `names` is empty.
 
     Without changes, the plan writes nothing.
     """

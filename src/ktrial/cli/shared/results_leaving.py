@@ -47,7 +47,7 @@ results_out_options = with_options(
     _option(
         "--metrics-port",
         "[ADDRESS:]PORT",
-        f"Port that serves the trial's figures as OpenMetrics (/metrics).  [{_HERE}:PORT]",
+        f"Port on which ktrial serves the trial's figures as OpenMetrics (/metrics).  [{_HERE}:PORT]",
     ),
     _option(
         "--grafana",
@@ -121,7 +121,10 @@ def _ways(app: App, options: dict[str, Any]) -> list[ResultsWay]:
 def _address(text: str) -> tuple[str, int]:
     match = _PORT.fullmatch(text)
     if match is None or int(match[2]) > 65535:
-        raise BadInput(f"--metrics-port {text}: not a port", hint="for example 9187, or 0.0.0.0:9187 for everybody")
+        raise BadInput(
+            f"--metrics-port {text}: not a port",
+            hint="use a port up to 65535, such as 9187, or 0.0.0.0:9187 for everybody",
+        )
     return (match[1] or _HERE).strip("[]"), int(match[2])
 
 

@@ -193,8 +193,9 @@ def run_file(
 ) -> int:
     """Run a new trial from its protocol to its verdict, or until a person must set up an arm.
 
-    With `anyway` it runs even if the noise is too high to detect the effect. `consent` is for trials that boot this
-    machine. With `unattended`, the machine carries out the blocks by itself. `export` gets the trial after its runs.
+    With `anyway` the trial runs even if the noise is too high to detect the effect. `consent` is for trials that boot
+    this machine. With `unattended`, the machine carries out the blocks by itself. `export` gets the trial at
+    the end, unless the trial boots this machine or has arms that a person sets up.
     """
     refuse_turn(app, unattended=unattended)
     if unattended:
@@ -392,7 +393,7 @@ def report_trial(app: App, stored: StoredTrial, output: Path | None) -> None:
     if stored.file.screen is not None:
         raise BadInput(
             f"{stored.trial} is part of a blame and has no report of its own",
-            hint=f"use `ktrial trial show {stored.trial}`, or `ktrial blame … -o FILE` for a chart",
+            hint=f"use `ktrial trial show {stored.trial}`",
         )
     path = output or Path(f"{stored.trial}.html")
     write_report(load_comparison(app, stored), path)

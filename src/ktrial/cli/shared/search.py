@@ -104,11 +104,11 @@ class SearchRun:
         if state.kernel != self._kernel:
             raise Refused(
                 f"cannot resume {name}: it began on kernel {state.kernel}, and the kernel is now {self._kernel}",
-                hint=f"boot {state.kernel}, or start over with --fresh",
+                hint=f"use kernel {state.kernel} again, or start over with --fresh",
             )
         if state.question.space != question.space:
             raise Refused(
-                f"cannot resume {name}: values of this machine have changed since it began",
+                f"cannot resume {name}: values of this machine have changed since the search began",
                 hint="restore the values, or start over with --fresh",
             )
         return state
@@ -284,7 +284,7 @@ def write_page(app: App, found: SearchAnswer, path: Path) -> None:
     from ktrial.studies.search.page import search_html
 
     if not found.trials:
-        raise BadInput(f"cannot write {path}: nothing was measured", hint="raise --budget")
+        raise BadInput(f"cannot write {path}: nothing was measured", hint="remove the cause that the answer names")
     last = found.confirmed_by or found.trials[-1]
     stays = last not in found.machines
     comparison = load_comparison(app, app.trials.find(last)) if stays else comparison_of_fleet(app, last)

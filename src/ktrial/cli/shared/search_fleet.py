@@ -41,23 +41,28 @@ def machines_of(app: App, options: Mapping[str, Any]) -> MachineChoice | None:
     """Return the machines of the fleet; None without an inventory. Raise an error if they cannot confirm a winner."""
     if not options["inventory"]:
         if options["machines"] is not None:
-            raise BadInput("--machines selects machines of an inventory, and none is given", hint="add -i INVENTORY")
+            raise BadInput("--machines requires -i", hint="add -i INVENTORY, the file that lists the machines")
         return None
     chosen = MachineChoice(options["inventory"], options["machines"], _FORKS)
     if options["also"]:
-        raise Contradiction("-i and --also exclude each other", hint="leave out --also: one machine confirms a front")
+        raise Contradiction(
+            "cannot combine -i with --also: machines of a fleet confirm one winner, not a list of compromises",
+            hint="leave out -i or --also",
+        )
     if options["guest"]:
-        raise Contradiction("-i and --guest exclude each other", hint="leave out one")
+        raise Contradiction("cannot combine -i with --guest", hint="leave out -i or --guest")
     if options["yes_dangerous"]:
         raise Contradiction(
-            "-i and --yes-dangerous exclude each other: a fleet takes no dangerous settings", hint="leave out one"
+            "cannot combine -i with --yes-dangerous: a fleet takes no dangerous settings",
+            hint="leave out -i or --yes-dangerous",
         )
     with private_folder() as folder:
         hosts = ansible_of(app, chosen, folder).inventory().hosts
     if len(hosts) < FEWEST_MACHINES:
         raise BadInput(
-            f"a verdict over machines needs {FEWEST_MACHINES} machines, and the inventory has {len(hosts)}",
-            hint="add machines, or leave out -i",
+            f"cannot confirm a winner on {len(hosts)} machine{'s'[: len(hosts) != 1]}: the verdict of a fleet needs "
+            f"{FEWEST_MACHINES} or more",
+            hint="name more machines, or leave out -i",
         )
     app.say(f"{len(hosts)} machines also measure the best points and confirm the winner")
     return chosen

@@ -43,7 +43,7 @@ Tried = tuple[str | None, dict[str, "Scalar"]]
 
 
 class SearchGuests(NamedTuple):
-    """The guests of a search, and the path of each kernel of its space by word."""
+    """The guests of a search, and the kernel (a path or a name) that each kernel word of the space means."""
 
     guest: GuestFile
     kernels: Mapping[str, str]
@@ -74,7 +74,7 @@ def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any
             hint="leave out the dimension, or --guest",
         )
     if any(one.kconfig for one in file.dimension) and isinstance(guest.kernel, str):
-        raise BadInput("Kconfig symbols need sources to build from", hint="add --tree with kernel sources")
+        raise BadInput("cannot search Kconfig symbols without kernel sources", hint="add --tree TREE")
     words = [word for one in file.dimension for word in one.kernel or ()]
     if not words:
         return SearchGuests(guest, {})

@@ -51,7 +51,7 @@ from ktrial.tuning.knobs.value import same_value
 from ktrial.tuning.plans.resolve import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
@@ -146,7 +146,10 @@ def _of_goal(app: App, name: str, options: Mapping[str, Any]) -> tuple[SpaceFile
     if suite is not None:
         groups = {key: some for key, some in groups.items() if key[0] == suite} or {(suite, ""): list(found)}
     if not groups:
-        raise BadInput(f"no setting of {name} has an effect here", hint="name another goal, or write a space file")
+        raise BadInput(
+            f"cannot search for the goal {name}: none of its settings would change anything here",
+            hint="name another goal, or write a space file",
+        )
     measure, chosen = max(groups.items(), key=lambda item: len(item[1]))
     values: dict[str, list[Scalar]] = {}
     for one in chosen:
@@ -192,6 +195,7 @@ def _space_here(
     defaults: dict[str, Scalar] = dict(symbols)
     left_out: dict[str, str] = {}
     dimensions = []
+    together = {parse_address(one.knob).knob for one in file.dimension if one.knob is not None}
     for one in file.dimension:
         if one.knob is None:
             dimensions.append(one)
@@ -202,8 +206,9 @@ def _space_here(
         refused = {value: plan.refusals[0].reason for value, plan in plans.items() if _is_refused(plan)}
         fine = [plan for value, plan in plans.items() if value not in refused]
         changes = [change for plan in fine for change in (*plan.changes, *plan.same)]
-        if not fine or (refused and not one.values) or not changes:
-            left_out[one.name] = next(iter(refused.values()), "it has no value on this machine")
+        inert = _why_inert(knob, changes, together)
+        if inert or not fine or (refused and not one.values) or not changes:
+            left_out[one.name] = inert or next(iter(refused.values()), "it has no value on this machine")
             dimensions.append(one)
             continue
         left_out |= {f"{one.name} = {value}": why for value, why in refused.items()}
@@ -216,6 +221,13 @@ def _space_here(
             left_out[one.name] = f"only its present value, {default}, can be set"
     resolved = msgspec.structs.replace(file, dimension=tuple(dimensions))
     return resolve_space(resolved, defaults, left_out)
+
+
+def _why_inert(knob: Knob, changes: Sequence[Change], together: Collection[str]) -> str | None:
+    """Return why no value of a knob has an effect here; None if one has, or may have together with another knob."""
+    reasons = [change.inert for change in changes]
+    depends = any(name in together for rule in knob.inert for name in rule.unless)
+    return reasons[0] if reasons and all(reasons) and not depends else None
 
 
 def _plan_of(app: App, session: AgentSession, knob: str, value: Scalar, allow_dangerous: bool) -> Plan:
@@ -235,7 +247,8 @@ def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
         return int(text) if isinstance(one.low, int) else float(text)
     except ValueError:
         raise BadInput(
-            f"{one.name} reads {text!r} here, which is not a number", hint="list values in the space file"
+            f"{one.name} reads {text!r} here, which is not a number",
+            hint=f"list the values of {one.name} in the space file",
         ) from None
 
 

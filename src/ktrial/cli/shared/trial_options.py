@@ -115,13 +115,13 @@ watched_options = with_options(
         "limits",
         multiple=True,
         metavar="METRIC=NUMBER",
-        help="End the trial as soon as one reading of this metric is worse than this number. Repeatable.",
+        help="Metric that ends the trial as soon as one reading is worse than NUMBER. Repeatable.",
     ),
     click.option(
         "--for",
         "for_",
         metavar="TIME",
-        help="Time for the whole trial, such as 2h or 2d, over which ktrial spreads the blocks (rounds). Without"
+        help="Time for the whole trial, such as 2h or 2d; ktrial spreads the blocks (rounds) over this time. Without"
         " --budget and --period, ktrial plans as many blocks as --detect needs and TIME allows.",
     ),
     click.option(
@@ -132,7 +132,7 @@ watched_options = with_options(
     click.option(
         "--washout",
         metavar="TIME",
-        help="Time to leave out after each switch.  [planned by a pilot; with --period, as the settings need]",
+        help="Time to leave out after each switch.  [planned by a pilot; with --period, chosen per setting]",
     ),
     click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]"),
     click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing."),
@@ -177,7 +177,7 @@ _DESIGN = (
         default="5%",
         show_default=True,
         metavar="SHARE",
-        help="Plan enough blocks, up to --budget, to find an effect of this size.",
+        help="Size of the effect to find; ktrial plans enough blocks for this size, up to --budget.",
     ),
     margin_option,
     budget_option,
@@ -249,7 +249,10 @@ def refuse_shape(options: Mapping[str, Any]) -> None:
 
 
 def guest_of(options: Mapping[str, Any], *needing: str) -> GuestFile | None:
-    """Return the guests of --guest, --kernel or --tree; None for this machine. Options in `needing` require --tree."""
+    """Return the guests that --guest, --kernel or --tree request; None if the trial runs on this machine.
+
+    Options in `needing` require --tree.
+    """
     from ktrial.trial.protocol.file import GuestFile
 
     recipe = recipe_of(options, *needing)

@@ -66,7 +66,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     if found is not None:
         status = _decide(app, stored, found, as_json=as_json)
         if broken := broken_guards(found):
-            hint = f"read `{again(app.host)} trial report {stored.trial}`, and do not keep this arm"
+            hint = f"do not keep this arm; `{again(app.host)} trial report {stored.trial}` writes the whole report"
             raise GuardTripped(f"guard broken: {broken[0]}", hint=hint)
         refuse(app, found)
     return status

@@ -57,7 +57,8 @@ def tune_question(
     if not candidates:
         reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
         raise BadInput(
-            f"no setting of {name} has an effect here that ktrial can measure{f' ({reasons})' if reasons else ''}",
+            f"cannot tune {name}: none of its settings would change anything here that ktrial can measure"
+            f"{f' ({reasons})' if reasons else ''}",
             hint=f"choose another goal: {', '.join(app.goals)}",
         )
     guards = pairs(options["guards"], "--guard")

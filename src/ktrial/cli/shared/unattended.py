@@ -45,7 +45,7 @@ def refuse_second(app: App, name: str) -> None:
         raise Busy(
             "busy",
             f"the store already has a trial {name}",
-            hint="continue that trial with `ktrial trial resume --unattended --turn`, or rename the new one",
+            hint=f"continue that trial with `ktrial trial resume {name} --unattended --turn`, or rename the new trial",
         )
 
 

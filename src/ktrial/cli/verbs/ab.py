@@ -38,21 +38,22 @@ _around_options = with_options(
         "--prepare",
         multiple=True,
         metavar="COMMAND",
-        help="Command to run before each run, not measured. Give it once, or once for each command.",
+        help="Command to run before each run, not measured. Give one for all commands, or one for each.",
     ),
     click.option(
         "-s",
         "--setup",
         multiple=True,
         metavar="COMMAND",
-        help="Command to run once at the start; with a different --setup for each command, at each change of command.",
+        help="Command to run once at the start. If each command has its own --setup, ktrial runs it at each change of"
+        " command.",
     ),
     click.option(
         "-c",
         "--cleanup",
         multiple=True,
         metavar="COMMAND",
-        help="Command that undoes --setup, run when another command needs another setup, and at the end.",
+        help="Command that undoes --setup; ktrial runs it before another setup and at the end.",
     ),
     click.option(
         "-L",
@@ -72,7 +73,7 @@ _around_options = with_options(
         help="Name to show for a command, in the order of the commands. Repeatable.",
     ),
     click.option("-S", "--shell", metavar="SHELL", help="Shell that runs the commands, such as bash.  [none]"),
-    click.option("-N", "no_shell", is_flag=True, help="Use no shell; this is the default."),
+    click.option("-N", "no_shell", is_flag=True, help="Use no shell, as by default."),
     click.option("-i", "--ignore-failure", is_flag=True, help="Accept any exit status of the commands."),
 )
 _design_options = with_options(
@@ -87,7 +88,7 @@ _design_options = with_options(
         default="5%",
         show_default=True,
         metavar="SHARE",
-        help="Difference for which ktrial says how many blocks an undecided comparison needs.",
+        help="Size of the effect for which ktrial says how many blocks an undecided comparison needs.",
     ),
     click.option(
         "--margin", metavar="SHARE", help="Treat smaller differences of the primary outcome as equivalent.  [2%]"
@@ -132,7 +133,7 @@ _design_options = with_options(
 @json_option
 @click.pass_obj
 def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **options: Any) -> int:
-    """Run commands alternately in random order until it is clear which is faster or --budget is used up.
+    """Run commands in rounds of random order until it is clear which is faster or --budget is used up.
 
     \b
     ktrial ab 'sort data' 'sort -n data'
@@ -141,7 +142,7 @@ def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **
     ktrial ab --campaign tune --of 32 ./old ./new && mv new old
 
     A block (round) runs each command once. ktrial compares each command with the first, and decides after seven blocks
-    at the earliest, later with more commands or in a campaign. In a campaign ktrial prints one line; the exit
+    at the earliest; more commands or a campaign need more blocks. In a campaign ktrial prints one line; the exit
     status is then 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
     """
     from ktrial.cli.shared.ab import arms_of_line, exporter, protocol_of_commands

@@ -81,16 +81,15 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Before each run, wait until the machine is as cool and idle as it was at first, at most LIMIT (10m if left"
-    " out).",
+    help="Before each run, wait until the machine is as cool and idle as at first, at most LIMIT (10m if left out).",
 )
 @click.option(
     "--gate",
     "gates",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Set the limit of a check before each run, such as start_temperature=12C, or turn the check off, such as"
-    " battery=off. Repeatable.",
+    help="Gate (a check before or during a run) and its limit, such as start_temperature=12C; battery=off turns the"
+    " gate off. Repeatable.",
 )
 @click.option(
     "--tools",

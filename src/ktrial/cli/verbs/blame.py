@@ -93,7 +93,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to add as one suspect; use --set at most four times. Repeatable.",
+    help="With --tree: Kconfig symbols to add as one suspect; at most four such suspects. Repeatable.",
 )
 @guest_options
 @seed_option(2**62)
@@ -122,7 +122,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --boot nohz=off --boot highres=off --guest --suite wakeups-busy
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
-    Each block (round) measures a random half of the settings, then the other half. Then a trial confirms each suspect.
+    Each block (round) measures a random half of the settings, and the other half. Then a trial confirms each suspect.
     ktrial leaves out settings that are in force already; to include them, undo them first. Run the same command again
     to resume. With --boot and without guests, this machine reboots for each measurement, until the answer is known;
     --yes allows the reboots.

@@ -24,7 +24,7 @@ from ktrial.cli.options import (
 def command() -> None:
     """Boot once with other kernel arguments or another kernel.
 
-    The boot after that one uses the default entry again, until `ktrial boot keep` makes the changes last.
+    Later boots use the default entry again, unless `ktrial boot keep` makes the changes last.
     """
 
 
@@ -46,9 +46,7 @@ def command() -> None:
     metavar="UNIT",
     help="systemd unit that must be active for the boot to count as healthy. Repeatable.",
 )
-@click.option(
-    "--no-reboot", is_flag=True, help="Write the entry (with --yes), but do not reboot; the next boot uses it."
-)
+@click.option("--no-reboot", is_flag=True, help="With --yes: write the entry, but leave the reboot to you.")
 @boot_anyway_option
 @click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
@@ -69,12 +67,12 @@ def try_(
     yes_security: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show what one boot with other kernel arguments or another kernel would do; with --yes, boot.
+    """Show the plan of one boot with other kernel arguments or another kernel; with --yes, carry it out.
 
-    ktrial adds an entry that the boot loader starts once. Before the first such boot with each version of the boot
-    loader, ktrial rehearses: it makes a boot that fails on purpose. ktrial accepts arguments that `ktrial knobs boot:`
-    lists or /etc/ktrial/knobs.d adds. -ARGUMENT removes an argument of the running kernel. Of a profile, only the
-    kernel arguments count. KERNEL is an installed version or a path.
+    With --yes, ktrial adds an entry that the boot loader starts once. Before the first attempt with each version of
+    the boot loader, ktrial makes a rehearsal, a boot that fails on purpose. ktrial accepts arguments that
+    `ktrial knobs boot:` lists or /etc/ktrial/knobs.d adds. -ARGUMENT removes an argument of the running kernel. Of a
+    profile, only the kernel arguments count. KERNEL is an installed version or a path.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9
@@ -155,8 +153,8 @@ def watch(
 ) -> int:
     """Watch another machine during its trial boots, and power-cycle it if it does not answer for TIME.
 
-    With --power, give your own command, for IPMI, a PDU or a smart plug. Run `ktrial boot watch` on a machine where
-    this command works. ktrial records each power cycle and, with --console, the last lines of the serial console. TIME
+    --power names your own command for IPMI, a PDU or a smart plug. Run `ktrial boot watch` on a machine where that
+    command works. ktrial records each power cycle and, with --console, the last lines of the serial console. TIME
     must be longer than a boot and its health check. If N power cycles in a row do not help, the exit status is 1.
 
     \b

@@ -58,17 +58,17 @@ def command(
 ) -> int:
     """Pack sessions with all their data into OUT.tar.zst, a file that others can check.
 
-    Without names ktrial packs every session, or with --comparison the compared sessions. A session includes its
+    Without names, ktrial packs every session; with --comparison, the compared sessions. A session includes its
     records, raw output, machine states and trials. Name a trial to pack its session.
 
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
-    It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
+    Measured numbers stay. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
     Others can check the bundle with `ktrial recheck`. For a trial, its session is enough. For any other comparison, use
-    --comparison to add the file that `ktrial compare -o` wrote; ktrial recomputes the comparison before it packs it.
+    --comparison to add the file that `ktrial compare -o` wrote; ktrial recomputes the comparison before packing.
 
-    With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both files. --verify checks them;
-    the exit status is 1 unless one of --signers signed exactly these bytes.
+    With --sign, ssh-keygen signs the bundle and writes OUT.tar.zst.sig; publish both files. With --verify, the exit
+    status is 1 unless somebody in the file of --signers signed exactly this bundle.
 
     \b
     ktrial bundle found.tar.zst TRIAL --sign ~/.ssh/id_ed25519
@@ -95,7 +95,7 @@ def command(
         store = app.store
         chosen = sessions_named(app, sessions)
         if not chosen:
-            raise BadInput(f"nothing to pack: {store.shown} is empty", hint="measure something: ktrial bench SUITE")
+            raise BadInput(f"nothing to pack: {store.shown} is empty", hint="measure a suite with `ktrial bench SUITE`")
         scrubbing = None if keep_identity else scrubbing_of(app)
         made = make_bundle(output, chosen, store, app.bundles.new(), scrubbing, app.trials)
     signature = _sign(app, output, key)

@@ -27,13 +27,13 @@ _LIMIT_BYTES = 1 << 20
 @click.command(short_help="Test a claim such as 'p50 -43 %' against data.")
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
-@click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
+@click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first configuration]")
 @click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
 @click.option(
-    "--accept", "accepted", metavar="REASON", help="Compare even if conditions differ; the report prints REASON."
+    "--accept", "accepted", metavar="REASON", help="Reason to ignore differing conditions; the report prints REASON."
 )
 @click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with status 3 if a claim is refuted.")
 @table_options

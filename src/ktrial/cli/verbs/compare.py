@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 @click.argument(
     "words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE|TRIAL…"
 )
-@click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
+@click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first configuration]")
 @click.option("--tiers", is_flag=True, help="Also compare each configuration with the one before it.")
 @click.option("--pool", is_flag=True, help="Compare on each machine, then across all machines.")
 @click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
-@click.option("--primary", metavar="OUTCOME", help="Outcome that decides, which you chose before measuring.")
+@click.option("--primary", metavar="OUTCOME", help="Outcome that decides, chosen before measuring.")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
 @click.option(
-    "--accept", "accepted", metavar="REASON", help="Compare even if conditions differ; the report prints REASON."
+    "--accept", "accepted", metavar="REASON", help="Reason to ignore differing conditions; the report prints REASON."
 )
 @click.option(
     "--exclude",
     "excluded",
     multiple=True,
     metavar="RUN:REASON",
-    help="Leave out this run; show the result with and without it. Repeatable.",
+    help="Run to leave out, and why; ktrial shows the result with and without the run. Repeatable.",
 )
 @fail_on_file_option
 @click.option(
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     default="25%",
     show_default=True,
     metavar="SHARE",
-    help="Warn if (max - min) / median of a configuration exceeds this.",
+    help="Warn if (max - min) / median of a configuration exceeds SHARE.",
 )
 @table_options
 @output_option("Also write JSON to FILE, for `ktrial report` and `ktrial publish`.")

@@ -56,7 +56,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Find what the kernel did during stutters more often than by chance, and propose settings to try.
+    """Find what the kernel did more often during stutters than by chance, and propose settings to try.
 
     One screen shows the causes, how certain each is, the worst example and what to try; --all shows the rest.
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     "--bundle",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a .tar.gz archive for a bug report to FILE; ktrial replaces the names of hosts and users.",
+    help="Archive (.tar.gz) to write for a bug report, without names of hosts and users, serial numbers and MAC"
+    " addresses.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 def command(app: App, bundle: Path | None, force: bool, as_json: bool) -> None:
     """Show which settings were changed and by whom, and what would disturb or prevent a measurement.
 
-    ktrial compares every setting whose default it knows with that default. It needs no root for this; as root, it also
-    reads debugfs and its own journal of changes.
+    ktrial compares each setting with its default, if ktrial knows the default. As root, ktrial also reads debugfs and
+    its own journal of changes.
 
     \b
     ktrial doctor

@@ -42,7 +42,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     "--output",
     type=click.Path(path_type=Path),
     metavar="FOLDER|ZIP",
-    help="Write the files below FOLDER instead of to stdout; write a module for phones to FOLDER or ZIP.",
+    help="Write the files below FOLDER, not to stdout; a module for phones goes to FOLDER or ZIP.",
 )
 @click.option("--name", metavar="NAME", help="Name to use in file names.  [derived from the settings]")
 @click.option("--force", is_flag=True, help="Overwrite files that have other content.")

@@ -69,7 +69,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @json_option
 @click.pass_obj
 def status(app: App, name: str | None, as_json: bool) -> None:
-    """Show each machine's state, and which controller runs the trial.
+    """Show each machine's state, and on which machine `ktrial fleet run` runs.
 
     FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """
@@ -124,8 +124,8 @@ def collect(
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
     """Keep the proven settings of a fleet's trial on the machines of an inventory, wave by wave.
 
-    If a machine fails, ktrial stops the roll-out and undoes what that machine's wave changed. With --undo, it only
-    stops.
+    If a machine fails, ktrial stops the roll-out and undoes what that machine's wave changed. If a machine fails
+    during --undo, ktrial only stops.
 
     FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """

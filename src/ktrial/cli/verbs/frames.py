@@ -80,7 +80,8 @@ def command(
         refuse_without_command(variables, clean=clean_env, when_idle=app.when_idle, **others)
         return _read(files, below_fps, as_json)
     if not app.on_this_machine and (app.host is None or app.host.guest_tools is not None):
-        raise Refused("games run on real machines only", hint="leave out --machine-root and --host guest:…")
+        option = "--machine-root" if app.host is None else "--host"
+        raise Refused("games run on real machines only", hint=f"leave out {option}")
     check_output(output, force=force)
     limit_s = None if duration is None else max(1, math.ceil(seconds(duration, "--duration")))
     more = {"label": label, "program": program, "duration_s": limit_s, "below_fps": below_fps}

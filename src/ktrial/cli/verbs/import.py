@@ -40,8 +40,8 @@ def command(
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, Phoronix, mmtests, lkp and
-    margine. It also reads logs of MangoHud and MSI Afterburner, telemetry of X-Plane, CSV, and its own results and
-    bundles. It detects the format from the content. Files may be compressed with gzip.
+    margine. Other inputs are logs of MangoHud and MSI Afterburner, telemetry of X-Plane, CSV, and ktrial's own results
+    and bundles. ktrial detects the format from the content. Files may be compressed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
     from ktrial.judge.model.query import ImportOptions

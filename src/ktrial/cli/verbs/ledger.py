@@ -26,8 +26,8 @@ class ShowsLedger(click.Group):
 def command() -> None:
     """List what was tried here: `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`.
 
-    Verdicts of others in imported bundles come after your own. They never count as evidence
-    about this machine.
+    Verdicts of others, from imported bundles, come after your own. Such verdicts never count as evidence about this
+    machine.
     """
 
 
@@ -83,8 +83,9 @@ def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
 def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -> None:
     """Recheck BUNDLE, then add its verdicts to the ledger, under "tried elsewhere".
 
-    `ktrial ledger` lists these verdicts after your own, beginning with the most similar machines. They never count as
-    evidence about this machine: `keep` and `retest` ignore them; `explain`, `suggest` and `status` only show them.
+    `ktrial ledger` lists these verdicts after your own, beginning with the most similar machines. Such verdicts never
+    count as evidence about this machine: `keep` and `retest` ignore them; `explain`, `suggest` and `status` only show
+    them.
 
     ktrial refuses a bundle whose verdicts do not follow from its runs, and one that --keep-identity made. It also
     refuses a bundle of this machine or without verdicts, which `ktrial import` accepts.

@@ -40,12 +40,12 @@ from ktrial.cli.shared.trial_options import watched_options
     "guards",
     multiple=True,
     metavar="METRIC=SHARE",
-    help="End the trial as soon as this metric is surely worse by more than this share. Repeatable.",
+    help="Metric that ends the trial as soon as it is surely worse by more than SHARE. Repeatable.",
 )
 @watched_options
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.  [from the settings]")
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Size of the effect to find.")
 @margin_option
 @budget_option
 @seed_option()
@@ -65,8 +65,8 @@ def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
     ktrial live vm.swappiness=10 --rate --blind --period 10m
 
     Each configuration stays in force for one period at a time. Without --period, a pilot comes first: ktrial watches
-    the metrics, and then plans the length of a period and the number of blocks (rounds). If a --guard or
-    --limit-metric trips, ktrial restores everything within seconds, and the exit status is 3. `ktrial trial pause`,
+    the metrics, and then plans the length of a period and the number of blocks (rounds). If a metric breaks a --guard
+    or --limit-metric, ktrial restores everything within seconds, and the exit status is 3. `ktrial trial pause`,
     `resume` and `stop` control a running trial.
     """
     from ktrial.cli.shared.live_sources import live_file

@@ -24,14 +24,14 @@ _LONGEST_LIFE_S = 24 * 3600.0
 @click.option(
     "--allow-writes",
     is_flag=True,
-    help="Let agents also write the settings that --knob allows, after a plan for each write.",
+    help="Let agents also write what --knob, --protocol and --live allow, after a plan for each write.",
 )
 @click.option(
     "--knob",
     "knobs",
     multiple=True,
     metavar="PATTERN",
-    help="Knob that agents may write, such as vm.swappiness or 'vm.*'. Repeatable.",
+    help="Knob that agents may write, such as vm.swappiness or 'vm.*'. Needs --allow-writes. Repeatable.",
 )
 @click.option(
     "--protocol",
@@ -70,7 +70,7 @@ def command(
     Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`. A
     token allows one write, exactly as planned. ktrial records every call in ~/.local/state/ktrial/mcp/audit.jsonl.
 
-    Run `ktrial mcp` as an ordinary user, not as root. It needs the extra `mcp`: pip install 'ktrial[mcp]'.
+    Run `ktrial mcp` as an ordinary user, not as root. The command needs the extra `mcp`: pip install 'ktrial[mcp]'.
 
     \b
     ktrial mcp
@@ -123,7 +123,7 @@ def _by_name(protocols: Iterable[Path]) -> dict[str, Path]:
     for path in protocols:
         if path.stem in files:
             raise BadInput(
-                f"--protocol {path}: another file has the name {path.stem} too", hint="rename one of the files"
+                f"--protocol {path}: another --protocol file is also named {path.stem}", hint="rename one of the files"
             )
         files[path.stem] = path.absolute()
     return files

@@ -16,7 +16,7 @@ from ktrial.kit.errors import BadInput
 
 @click.command(short_help="Plan how many blocks a trial needs to detect an effect.")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Size of the effect to find.")
 @click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
 @click.option(
     "--budget",

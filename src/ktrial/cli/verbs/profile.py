@@ -30,7 +30,7 @@ def command() -> None:
 @command.command(short_help="Copy a profile and edit the copy.")
 @click.argument("name", shell_complete=profile_names, metavar="PROFILE|FILE")
 @click.option(
-    "--as", "own", metavar="NAME", help="Name of the copy. Without --as, PROFILE must be your own, and you edit it."
+    "--as", "own", metavar="NAME", help="Name of the copy. Without --as, you edit PROFILE itself; it must be your own."
 )
 @json_option
 @click.pass_obj
@@ -42,8 +42,8 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
     ktrial profile edit mine
 
     Your own profiles are in ~/.config/ktrial/profiles. The copy names the profile and the version of ktrial that it
-    comes from. It includes the settings of the profiles that the original extends; no update of ktrial changes the
-    copy. ktrial checks your text before using it: a text with a mistake stays a draft, and the same command opens the
+    comes from. The copy includes the settings of the profiles that the original extends; no update of ktrial changes
+    it. ktrial checks your text before using it: a text with a mistake stays a draft, and the same command opens the
     draft again. Without a terminal or an editor, ktrial only copies.
     """
     from ktrial.cli.shared.profile_edit import begin_edit, finish_edit, open_editor, write_draft
@@ -84,8 +84,8 @@ def import_file(
     ktrial profile import /etc/sysctl.d/99-tweaks.conf -o tweaks.toml
     ktrial profile import - < tweaks.sh
 
-    ktrial reads scripts without running them. It writes the profile to stdout, or to the FILE of --output. On stderr it
-    lists what it did not understand.
+    ktrial reads scripts without running them, and writes the profile to stdout or to the FILE of --output. On stderr,
+    ktrial lists what it did not understand.
     """
     import msgspec
 

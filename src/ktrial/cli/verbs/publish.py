@@ -19,7 +19,11 @@ from ktrial.kit.errors import BadInput
     "-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Folder to write to."
 )
 @click.option("--data", is_flag=True, help="Also write the raw data, for `ktrial recheck`.")
-@click.option("--keep-identity", is_flag=True, help="With --data: keep names of hosts and users.")
+@click.option(
+    "--keep-identity",
+    is_flag=True,
+    help="With --data: keep names of hosts and users, serial numbers and MAC addresses.",
+)
 @click.option("--force", is_flag=True, help="Write into FOLDER even if it is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
@@ -28,12 +32,12 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     The folder has a README.md, charts and the runs as JSON. If ktrial knows commands that repeat the comparison, they
     are in reproduce.sh.
 
-    --data adds the sessions with their raw output, without names of hosts and users. ktrial then computes the published
-    comparison from these sessions.
+    --data adds the sessions with their raw output, but without names of hosts and users, serial numbers and MAC
+    addresses. ktrial then computes the published comparison from these sessions.
 
     The same version of ktrial writes the same files for the same comparison. --force overwrites files of the same
-    names, such as README.md. It removes other files of an earlier publication, unless somebody changed them. All other
-    files stay.
+    names, such as README.md. --force also removes other files of an earlier publication, unless somebody changed them.
+    All other files stay.
 
     \b
     ktrial compare stock tuned -o found.json

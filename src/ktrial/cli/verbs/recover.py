@@ -17,8 +17,8 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, as_json: bool) -> int:
     """Restore the values that an interrupted command changed, for example after kill -9 or a power cut.
 
-    ktrial also stops the kernel tracing of a killed command. It runs the undo commands of a killed trial, unless a
-    measurement is running. The exit status is 1 if ktrial fails to restore a value.
+    ktrial also stops the kernel tracing of a killed command. Unless a measurement is running, ktrial runs the undo
+    commands of a killed trial. The exit status is 1 if ktrial fails to restore a value.
     """
     from ktrial.cli.shared.arm_commands import recover_commands
     from ktrial.kit.tables import columns

@@ -19,7 +19,7 @@ EXIT_CHANGED = 1
 @json_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
-    """Parse the stored raw output of all sessions, or of some, again with this version of ktrial.
+    """Parse stored raw output again with this version of ktrial: of all sessions, or of those that you name.
 
     ktrial shows which stored numbers would change, and writes nothing. The exit status is 1 if anything would change.
     `ktrial recheck` checks a bundle or a published folder, `ktrial trial recheck` a stored trial.

@@ -26,8 +26,8 @@ def command(app: App, file: str, output: Path | None, force: bool, as_json: bool
     ktrial review page.html -o rest.toml
     ktrial review - < tweaks.sh
 
-    For each setting, ktrial shows its effect, its value here (or why it cannot matter), dangers, evidence, and a
-    command that tries it. ktrial reads the list and never runs any of it.
+    For each setting, ktrial shows the effect, the value here (or why the setting cannot matter), dangers, evidence,
+    and a command that tries the setting. ktrial reads the list and never runs any of it.
     """
     from ktrial.cli.hosts import again
     from ktrial.cli.shared.ledger import kept_ledger

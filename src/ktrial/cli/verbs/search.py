@@ -57,11 +57,11 @@ from ktrial.kit.errors import BadInput
     "--inventory",
     multiple=True,
     metavar="INVENTORY",
-    help="Ansible inventory whose machines also measure the best points and confirm the winner. Repeatable.",
+    help="Ansible inventory whose machines also measure the best proposals and confirm the best one. Repeatable.",
 )
 @click.option("--machines", metavar="PATTERN", help="Use only these hosts or groups of the inventory.")
 @click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
-@click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
+@click.option("--kernel", metavar="KERNEL", help="Kernel to boot in guests; implies --guest.  [running]")
 @build_options
 @guest_options
 @seed_option(2**31 - 1, "search, to reproduce its random choices")
@@ -74,7 +74,7 @@ from ktrial.kit.errors import BadInput
     help="Also write the answer as a page to FILE.html.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the space and the budget; measure nothing.")
-@yes_to("Do not ask before a long search.")
+@yes_to("Do not ask before measuring for more than half an hour.")
 @when_idle_option
 @dangerous_option
 @json_option
@@ -85,8 +85,8 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     \b
     ktrial search memory.toml --suite memory-pressure --budget 2h
     ktrial search latency --budget 4h
-    ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
-    ktrial --host ssh:web1 search net.toml -i hosts.ini --suite loopback
+    ktrial search server.toml --metric 'rate:higher=([0-9.]+)/s' -- ./bench {workers}
+    ktrial --host ssh:web1 search memory.toml -i hosts.ini --suite memory-pressure
     ktrial search boot.toml --guest --suite wakeups-busy --budget 4h
 
     A SPACE file names what may vary and in which range (docs/search.md). The third example varies a number, which

@@ -49,7 +49,7 @@ def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json
         if not glance:
             raise
         sys.stdout.write(f"{click.get_current_context().find_root().get_help()}\n")
-        app.say(f"there is no agent yet; only commands that touch no machine work; next: {error.hint}")
+        app.say(f"found no agent, without which ktrial cannot read or change a machine; next: {error.hint}")
         return 0
     kept = [one.transaction for one in kept_transactions(found)] if found is not None else []
 

@@ -25,7 +25,7 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, name: str | None, as_json: bool) -> None:
     """List settings worth a try on this machine, for one goal (such as gaming) or for all.
 
-    Each goal names settings and profiles; ktrial leaves out what would change nothing here. For each setting, it
+    Each goal names settings and profiles; ktrial leaves out what would change nothing here. For each setting, ktrial
     shows the price, the evidence for and against the setting, and a command that tests it. ktrial applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger

@@ -49,7 +49,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @fail_on_option
 @json_option
 def resume(app: App, /, name: str | None, **options: Any) -> int:
-    """Continue an interrupted or paused trial (default: the newest of all)."""
+    """Continue an interrupted or paused trial (default: the newest trial)."""
     from ktrial.cli.shared.run_trial import resume_trial
 
     consent = boot_consent({"anyway": False, **options})
@@ -74,7 +74,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 def next_(
     app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
 ) -> int:
-    """Measure the next configuration of a trial in which you change settings or reboot (default: the newest of all)."""
+    """Measure the next configuration of a trial in which you change settings or reboot (default: the newest trial)."""
     if boots and name is not None:
         from ktrial.cli.shared.boot_questions import go_on
         from ktrial.cli.shared.boot_trials import continue_in_boots
@@ -88,7 +88,7 @@ def next_(
 @command.command(short_help="Pause a running live trial.")
 @of_trial
 def pause(app: App, name: str | None) -> int:
-    """Pause a live trial (default: the running one), and restore everything. `ktrial trial resume` continues it."""
+    """Pause a live trial (default: the running one), and restore everything until `ktrial trial resume`."""
     from ktrial.cli.shared.live_control import pause_trial
 
     return pause_trial(app, name)
@@ -97,7 +97,7 @@ def pause(app: App, name: str | None) -> int:
 @command.command(short_help="Stop a live trial, or one that this machine continues by itself.")
 @of_trial
 def stop(app: App, name: str | None) -> int:
-    """Stop a live or unattended trial, or a trial that reboots this machine; restore everything but keep results."""
+    """Stop a live, unattended or rebooting trial (default: the running one); restore settings and keep the results."""
     from ktrial.cli.shared.unattended import stop_trial
 
     return stop_trial(app, name)
@@ -112,7 +112,7 @@ def stop(app: App, name: str | None) -> int:
 @fail_on_option
 @json_option
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
-    """Continue an inconclusive trial (default: the newest of all) whose protocol has `[design] extend = true`."""
+    """Continue an inconclusive trial (default: the newest trial) whose protocol has `[design] extend = true`."""
     from ktrial.cli.shared.run_trial import extend_trial
 
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
@@ -123,7 +123,7 @@ def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json
 @json_option
 @click.pass_obj
 def list_(app: App, name: str | None, as_json: bool) -> None:
-    """List all stored trials, or those with this NAME, the newest first, with their verdicts."""
+    """List the stored trials with their verdicts, the newest first; with NAME, list only trials of that name."""
     from ktrial.cli.shared.trial_outcome import list_trials
 
     list_trials(app, name, as_json=as_json)

@@ -33,7 +33,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
     "--suite",
     shell_complete=measurable_names,
     metavar="SUITE|BENCHMARK",
-    help="Suite or benchmark to measure instead of the goal's; required for a profile without CMD.",
+    help="Suite or benchmark to measure instead of the goal's. A profile needs --suite or CMD.",
 )
 @metric_option
 @prepare_option
@@ -42,7 +42,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @click.option("--primary", metavar="OUTCOME", help="With --suite or CMD: outcome that decides each trial.")
 @guard_option
 @secondary_option
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Size of the effect to find.")
 @margin_option
 @budget_option
 @click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
@@ -57,7 +57,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted tuning.")
 @click.option("--no-apply", is_flag=True, help="Measure and write the receipt; apply nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what ktrial would try; measure nothing.")
-@yes_to("Do not ask before a long tuning or before applying what is proven.")
+@yes_to("Do not ask before measuring for more than half an hour, or before applying what is proven.")
 @when_idle_option
 @dangerous_option
 @json_option

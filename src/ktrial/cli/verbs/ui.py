@@ -27,7 +27,8 @@ def command(app: App) -> None:
     `ktrial ui` needs the extra `ui`: pip install 'ktrial[ui]'. Only root can trace stalls and read what is applied.
     """
     if app.host is not None or not app.on_this_machine:
-        raise Refused("cannot show another machine", hint="leave out --host and --machine-root")
+        option = "--machine-root" if app.host is None else "--host"
+        raise Refused("cannot show another machine", hint=f"leave out {option}")
     refuse_terminal()
     refuse_without_extra()
     from ktrial.cli.shared.live_screen import LiveScreen

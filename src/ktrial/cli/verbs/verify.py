@@ -19,7 +19,7 @@ _LOG_LIMIT_BYTES = 4 << 20
 @json_option
 @click.pass_obj
 def command(app: App, what: str | None, as_json: bool) -> int:
-    """Read back all applied settings, or those of one transaction. The exit status is 3 if one has changed.
+    """Read back all applied settings, or those of one transaction. The exit status is 3 if a setting has changed.
 
     \b
     ktrial verify
@@ -27,7 +27,7 @@ def command(app: App, what: str | None, as_json: bool) -> int:
     ktrial verify module.log      # copied from a phone: /data/adb/ktrial/MODULE/log
 
     LOG is the log of a module for phones (`ktrial export --to magisk`). With LOG, ktrial shows which settings took
-    effect; the exit status is 3 if one had no effect at the last boot.
+    effect; the exit status is 3 if a setting had no effect at the last boot.
     """
     from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text
@@ -50,9 +50,10 @@ def _of_phone(path: Path, *, as_json: bool) -> int:
 
     if not path.exists():
         raise BadInput(
-            f"{path}: neither a transaction nor a file", hint="run `ktrial status` to list the transactions in force"
+            f"{path}: neither a transaction nor a file",
+            hint="use a transaction of `ktrial status`, or check the path of the log",
         )
-    boots = parse_log(read_file(path, _LOG_LIMIT_BYTES).decode("utf-8", "replace"))
+    boots = parse_log(read_file(path, _LOG_LIMIT_BYTES).decode("utf-8", "replace"), str(path))
     write_answer(
         as_json,
         lambda: {"schema": "ktrial.module-log/1", "boots": boots},

@@ -32,7 +32,7 @@ from ktrial.recordings.frame_loop import KINDS
     "--output",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Folder for the recording.  [a new one, which ktrial names at the end]",
+    help="Folder for the recording.  [a new folder; ktrial prints its name at the end]",
 )
 @click.option(
     "--rate",
@@ -49,7 +49,7 @@ from ktrial.recordings.frame_loop import KINDS
 )
 @click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
 @click.option(
-    "--frames-from", type=click.Path(path_type=Path), metavar="FILE", help="Log or pipe that contains the frames."
+    "--frames-from", type=click.Path(path_type=Path), metavar="FILE", help="Log or pipe with a line for each frame."
 )
 @click.option(
     "--pattern",
@@ -61,7 +61,7 @@ from ktrial.recordings.frame_loop import KINDS
     "--frame-loop",
     "loop",
     type=click.Choice(list(KINDS)),
-    help="Let ktrial draw the frames, without other load (calm) or under memory pressure.",
+    help="Built-in loop of 60 frames a second to watch instead of a program: alone (calm) or under memory pressure.",
 )
 @click.option(
     "--env",
@@ -104,8 +104,8 @@ def command(
 ) -> int:
     """Record counters, pressure and kernel events until a program ends, a time passes, or you press Ctrl-C.
 
-    Only kernel events (direct reclaim, slow disk requests, delayed threads) need root; without it ktrial still records
-    counters and pressure. The recording survives a kill -9. Evaluate it with `ktrial diagnose FOLDER`.
+    Only kernel events (direct reclaim, slow disk requests, delayed threads) need root; without root, ktrial still
+    records counters and pressure. The recording survives a kill -9. `ktrial diagnose FOLDER` evaluates the recording.
 
     On a terminal ktrial draws pressure, the phase (warm-up, ramp-up or steady state) and the latest stutters in place.
     If the program writes to the same terminal, ktrial draws only with --live.

@@ -48,7 +48,7 @@ def command(
 
     Each argument is a profile, settings joined by +, or a setting with a list of values. For the whole machine and for
     each memory zone, ktrial shows the watermarks and the lead. The lead is what programs can allocate after kswapd
-    wakes and before they must reclaim memory. ktrial computes all of this as the kernel does, in whole pages, and
+    wakes and before they must reclaim memory. ktrial computes these figures as the kernel does, in whole pages, and
     changes nothing.
     """
     import msgspec
@@ -82,7 +82,7 @@ def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> 
     peak = peak_rate(app.user_session, app.clock, duration_s, here.page_bytes)
     if peak <= 0:
         raise BadInput(
-            "cannot measure a rate: no program allocated memory in that time",
+            f"cannot measure a rate: no program allocated memory within {duration_s:g} s",
             hint="measure while the workload runs, or use --rate",
         )
     return peak, f"the peak over 0.1 s within {duration_s:g} s (allocations minus voluntary frees)"

@@ -71,7 +71,7 @@ class CommitHistory:
             raise BadInput(
                 "GOOD is not an ancestor of BAD",
                 file=str(self.folder),
-                hint=f"use the older commit as GOOD; the last commit common to both is {base[:12]}",
+                hint=f"use the older commit as GOOD; the last commit that GOOD and BAD share is {base[:12]}",
             )
         log = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
         lines = (line.split("\0", 2) for line in log.splitlines())
@@ -102,7 +102,7 @@ class CommitHistory:
         except subprocess.TimeoutExpired:
             raise KtrialError(
                 f"git {words[0]} in {place} did not end within {_GIT_LIMIT_S / 60:g} min",
-                hint="move the tree to a faster disk, or try again when the machine is less busy",
+                hint="run the command again when the machine is less busy",
             ) from None
         if done.returncode != 0:
             said = done.stderr.strip()[-300:].removeprefix("fatal: ")
@@ -182,7 +182,7 @@ class CommitBuilds:
             tail = "\n  ".join(done.stdout.strip().splitlines()[-_TAIL_LINES:])
             raise BuildFailed(
                 f"{commit[:12]}: `{command}` ended with status {done.returncode}:\n  {tail}",
-                hint="build this commit by hand to find the cause, or change the command with --build",
+                hint="build this commit by hand to find the cause",
             )
 
 

@@ -101,8 +101,8 @@ class OwnPackaging:
             there = _noted(note)
             if there is None or [one.sha256 for one in there] != [one.sha256 for one in patches]:
                 raise Refused(
-                    f"an earlier build left {self.source} with other patches",
-                    hint="build in another folder with -o, or give the --patch options of the first build",
+                    f"an earlier build applied other patches to {self.source}",
+                    hint="build in another folder with -o",
                 )
             return there
         part = self.out / f"{SOURCE}.part"

@@ -32,12 +32,12 @@ _KNOWN = (
     _KnownFailure(
         re.compile(r"LLVM ERROR: out of memory|virtual memory exhausted|Cannot allocate memory|memory allocating"),
         "the machine ran out of memory",
-        "lower --jobs, add memory, or leave out the fragments lto-thin and btf",
+        "lower --jobs, or leave out the fragments lto-thin and btf",
     ),
     _KnownFailure(
         re.compile(r"\bKilled\b|signal 9|fatal error: Killed signal"),
         "a compiler or linker was killed, most likely because memory ran out",
-        "lower --jobs, add memory, or leave out the fragments lto-thin and btf",
+        "lower --jobs, or leave out the fragments lto-thin and btf",
     ),
     _KnownFailure(
         re.compile(r"debian/certs/|debian/canonical-|certs/[\w-]+\.pem'?, needed by|certs/signing_key"),

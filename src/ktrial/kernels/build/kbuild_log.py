@@ -31,7 +31,7 @@ _KEPT = re.compile(r"(?:saved)?cmd_\S+ := (.+)$")
 
 
 def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """Return the last command that compiled `target`, such as `lib/ctype.o`. Raise UnreadableOutput without one."""
+    """Return the last command that compiled `target`, such as `lib/ctype.o`. Raise UnreadableOutput if none did."""
     found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
     if not found:
         raise unreadable(source, None, "", f"a build of {target}: no command writes that file")
@@ -39,7 +39,7 @@ def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[st
 
 
 def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[str, ...]:
-    """Return the last rustc command that wrote `target`, such as `rust/core.o`. Raise UnreadableOutput without one."""
+    """Return the last rustc command that wrote `target`, such as `rust/core.o`. Raise UnreadableOutput if none did."""
     commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
     found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
     if not found:

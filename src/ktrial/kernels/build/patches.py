@@ -182,7 +182,7 @@ def _patch(data: bytes, place: str, sha256: str | None, strip: int) -> Patch:
         files = read_patch(text, place)
     except UnreadableOutput as error:
         raise BadInput(
-            error.message, hint="use a unified diff, such as the output of `git diff` or `diff -u`"
+            error.message, hint="use a whole unified diff of text files, such as the output of `git diff`"
         ) from None
     return Patch(place.rstrip("/").rpartition("/")[2], place, digest, text, strip, files)
 
@@ -221,9 +221,7 @@ def _unpacked(data: bytes, place: str) -> bytes:
 
 def _no_more(data: bytes, place: str) -> bytes:
     if len(data) > LIMIT_BYTES:
-        raise BadInput(
-            f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place, hint="name a single patch"
-        )
+        raise BadInput(f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place, hint="split the patch")
     return data
 
 

@@ -149,7 +149,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         raise RoomMissing(
             f"{'the build needs' if len(wanted) == 1 else f'{len(wanted)} builds need'} about {show_bytes(needed)} "
             f"more, but {folder} has only {show_bytes(free)} free",
-            hint="free some space, build elsewhere with -o, or add --anyway",
+            hint="build on a larger disk with -o, or add --anyway",
         )
     there = _available()
     for symbols in wanted:
@@ -157,7 +157,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         if there is not None and there < memory:
             raise RoomMissing(
                 f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} is available",
-                hint="lower --jobs, leave out the fragments lto-thin and btf, or add --anyway",
+                hint="free some memory, or add --anyway",
             )
 
 

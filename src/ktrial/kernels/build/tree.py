@@ -56,7 +56,7 @@ class SourceTree:
                 self._replace(written, patch.before[written])
             raise KtrialError(
                 f"cannot write {error.filename or self.folder / path}: {error.strerror}; the tree is unchanged",
-                hint="make the tree writable, or use a copy",
+                hint="check the permissions and the free space of the tree",
             ) from None
 
     def _replace(self, path: str, text: str) -> None:

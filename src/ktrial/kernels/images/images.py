@@ -110,9 +110,7 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
     except OSError as error:
         raise BadInput(why_unread(error), file=str(path), hint="check the path and its permissions") from None
     if len(data) > limit_bytes:
-        raise BadInput(
-            f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="replace the file, or name another kernel"
-        )
+        raise BadInput(f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="name another kernel")
     return data
 
 

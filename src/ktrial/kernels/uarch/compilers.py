@@ -234,7 +234,7 @@ def _output_of(*argv: str) -> bytes:
         said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise KtrialError(
             f"{' '.join(argv)} ended with status {done.returncode} ({said or 'no message'})",
-            hint=f"reinstall {argv[0]}",
+            hint="name another compiler with --cc",
         )
     return done.stdout
 

@@ -40,10 +40,7 @@ class Facts:
         return "X86_64 && !X86_NATIVE_CPU" if self.native else "X86_64"
 
     def feature_symbol(self, feature: Feature) -> str:
-        """Return the symbol of a required feature.
-
-        It is the tree's own symbol if the tree's build derives masks from symbols.
-        """
+        """Return the symbol of a required feature: the tree's own symbol if the tree has one, otherwise ktrial's."""
         return f"X86_{'REQUIRED_FEATURE' if self.features_in_kconfig else '64_TARGET_NEEDS'}_{feature.upper()}"
 
 

@@ -14,7 +14,7 @@ _KIND, _REGULAR = 0o170000, 0o100000
 _LAST = "TRAILER!!!"
 _PIECE_BYTES = 1 << 20
 _LONGEST_NAME = 1 << 16
-_AGAIN = "download the file again"
+_AGAIN = "copy or download the file again"
 
 
 def files(

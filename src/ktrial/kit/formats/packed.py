@@ -22,7 +22,7 @@ _GZIP_WINDOW = 31
 #: Flags of gzip headers with a file name, a comment or extra fields.
 _GZIP_NAMES = 0x1C
 _ZSTD_LEVEL = 9
-_AGAIN = "download the file again"
+_AGAIN = "copy or download the file again"
 
 
 class OpenedFile(NamedTuple):

@@ -72,9 +72,9 @@ def with_hint(hint: str) -> Iterator[None]:
 def decode_output(data: bytes, source: str) -> str:
     """Return the text of an output. Raise UnreadableOutput if it is empty, binary or not UTF-8."""
     if not data.strip():
-        raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
+        raise UnreadableOutput(source, None, "", "text: it is empty")
     if b"\0" in data:
-        raise UnreadableOutput(source, data.count(b"\n", 0, data.index(b"\0")) + 1, "\0", "text: the output is binary")
+        raise UnreadableOutput(source, data.count(b"\n", 0, data.index(b"\0")) + 1, "\0", "text: it is binary")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

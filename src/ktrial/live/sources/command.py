@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ktrial.bench.benchmark import RawOutput, why_failed
 from ktrial.bench.command_benchmark import Metric, PrintedNumber
-from ktrial.kit.errors import BadRun, in_lower_case
+from ktrial.kit.errors import BadRun, in_lower_case, quoting_hint
 from ktrial.live.model import LiveMetric, Sample, Stretch, StretchReading
 from ktrial.live.sources.polled import PolledSource, Timeline
 from ktrial.live.sources.web import NotRead
@@ -27,7 +27,7 @@ def command_words(metric: LiveMetric) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise bad_metric(metric, in_lower_case(str(error)), "quote the words as in a shell") from None
+        raise bad_metric(metric, in_lower_case(str(error)), quoting_hint(error)) from None
     if not words or not words[0]:
         raise bad_metric(metric, "the command is empty", "for example  command:/usr/local/bin/queue-length")
     if "\0" in text:

@@ -40,7 +40,7 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
     if pattern.groups not in groups:
         raise BadInput(
             f"{option} {text!r} has {pattern.groups} groups, expected {' or '.join(map(str, groups))}",
-            hint="write ( ) around the number only, and (?: ) around other parts",
+            hint="put plain ( ) around the number only, and (?: ) around other groups",
         )
     items = list(tree)
     why = _why_slow(items)
@@ -49,7 +49,7 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
     if why is not None:
         raise BadInput(
             f"{option} {text!r} may take very long on some lines, because {why}",
-            hint="match only the text next to the number, write [^ ]* for .*, or begin with ^",
+            hint="match only a short part of the line, with narrow repetitions such as [0-9]+ or [^ ]*",
         )
     return pattern
 

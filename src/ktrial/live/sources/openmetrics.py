@@ -196,7 +196,8 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     suffix = "_bucket" if wanted.quantile is not None else ""
     if wanted.quantile is not None and kind == "summary":
         raise BadInput(
-            f"{wanted.name} is a summary, whose quantiles are over a time that the program chooses, not over a period",
+            f"cannot read a quantile of {wanted.name}: it is a summary, and the program computes the quantiles of a "
+            "summary over its own time window",
             hint=f"expose a histogram, or measure the rate of {family}_sum or {family}_count",
         )
     if wanted.quantile is not None and kind not in {"histogram", "unknown", "untyped"}:
@@ -228,7 +229,7 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
         if not all(map(math.isfinite, counts.values.values())):
             raise NotRead(f"{name} is not a finite number", hint="name another series")
     elif not math.isfinite(series[0].value):
-        raise NotRead(f"{name} is {series[0].value}", hint="name another series")
+        raise NotRead(f"{name} is {series[0].value}, not a finite number", hint="name another series")
     started = [one.value for one in found.samples if one.name == _START]
     return Scrape(
         value=None if is_counter else series[0].value,

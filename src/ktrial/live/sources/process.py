@@ -27,7 +27,7 @@ _TICKS = 100
 _USER, _SYSTEM, _BEGAN = 11, 12, 19
 _TOTAL = re.compile(r"^(some|full) [^\n]*\btotal=([0-9]{1,20})$", re.MULTILINE)
 _MOST_PID = 1 << 22
-_OTHER_USER = "if the process belongs to another user, measure its control group, or run ktrial as that user"
+_OTHER_USER = "measure the control group of the process, or run ktrial as the user of the process"
 _NO_PRESSURE = "boot a kernel with CONFIG_PSI=y, and with the argument psi=1"
 
 

@@ -60,7 +60,7 @@ class _About(msgspec.Struct):
 
 
 class PrometheusApi:
-    """The API of one server. `skew_ms` is how far its clock is off at least; `is_down` says that it did not answer."""
+    """The API of a server. `skew_ms` is the least error of its clock; `is_down` says that the server did not answer."""
 
     def __init__(self, address: str, world: LiveWorld) -> None:
         self._address = address
@@ -154,10 +154,8 @@ class PrometheusApi:
         self.is_down = True
         answer = self._world.fetch(address, _LIMIT_S, "application/json")
         end_ms = self._world.clock.unix_ms()
-        if answer.status >= 500:  # it is starting or ending
-            raise NotRead(
-                f"{self._address} answers with status {answer.status}", hint="wait until the server has started"
-            )
+        if answer.status >= 500:  # it is starting, ending or overloaded
+            raise NotRead(f"{self._address} answers with status {answer.status}", hint="check the server and its load")
         self.is_down = False
         if answer.date_ms is not None:
             off_ms = answer.date_ms + _DATE_MS - (begin_ms + end_ms) / 2

@@ -77,7 +77,7 @@ def check_address(address: str, option: str) -> None:
     if parts.username is not None or parts.password is not None:
         raise BadInput(
             f"{option}: an address must not contain a user name or a password, because trials are stored and shared",
-            hint="let a proxy on this machine add the password, and give the proxy's address",
+            hint="give the address of a proxy on this machine that adds the password",
         )
     if any(ord(letter) <= ord(" ") or ord(letter) > ord("~") for letter in address):
         raise BadInput(

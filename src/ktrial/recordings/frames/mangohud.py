@@ -193,7 +193,7 @@ def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
         if per_second / _UNIT_FACTOR <= product <= per_second * _UNIT_FACTOR:
             return unit
     raise BadRun(
-        f"{source}: cannot determine the unit of frametime, because fps times frametime is mostly {product:.6g}; "
+        f"{source}: cannot determine the unit of frametime, because fps times frametime is mostly {product:.0f}; "
         "expected 1000 (milliseconds) or 1000000 (microseconds)",
         hint="record again with MangoHud 0.6.2 or later",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effect of each setting in a screening: a point with its interval, largest first, suspects in colour."""
+"""The effect of each setting in a blame: a point with its interval, largest first, suspects in colour."""
 
 from __future__ import annotations
 

@@ -37,7 +37,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         f"{called} ended with error {job.error}" for job, called in zip(run.jobs, names, strict=True) if job.error
     ]
     if not found and not errors:
-        raise BadRun(f"{name}: no job read, wrote or trimmed anything", hint="check the job file, and run fio again")
+        raise BadRun(
+            f"{name}: no job read, wrote or trimmed anything", hint="run fio with a job that reads, writes or trims"
+        )
     attributes = {
         f"{called}.{key}": text
         for job, called in zip(run.jobs, names, strict=True)

@@ -96,7 +96,12 @@ class _Tree:
     def _start(self, name: str, _attributes: Mapping[str, str]) -> None:
         node = _Node(name, self.parser.CurrentLineNumber)
         if len(self.open) >= _DEEPEST:
-            raise unreadable(self.source, node.line, f"<{name}>", f"an element nested at most {_DEEPEST} deep")
+            raise unreadable(
+                self.source,
+                node.line,
+                f"<{name}>",
+                f"an element of a result file: it is nested more than {_DEEPEST} deep",
+            )
         if self.open:
             self.open[-1].children.append(node)
         else:

@@ -26,7 +26,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return one run, from the last block of each label."""
+    """Return one run with the last percentiles that schbench printed for wake-ups, requests and request rates."""
     run = read_schbench_json(data, name) if looks_like_json(data) else read_schbench_text(data, name)
     found = tuple(one for label in ("wakeup", "request") for one in _latencies(run, label)) + _requests(run)
     if not found:

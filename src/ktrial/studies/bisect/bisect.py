@@ -135,7 +135,7 @@ class _Bisect:
     def run(self) -> BisectAnswer:
         self._say(
             f"ktrial tests good, bad and about {self._search.steps_left} commits between them, with {_FIRST_RUNS} to "
-            f"{self._question.most_runs} boots of each; the first two show how long a test takes"
+            f"{self._question.most_runs} boots of each; good and bad show how long one test takes"
         )
         ends = self._ends()
         self._say(f"about {self._search.steps_left} commits to test, about {self._time_to_end()}")

@@ -30,7 +30,7 @@ def bisected_text(found: BisectAnswer, *, width: int) -> str:
             step.commit.subject,
             step.standing or "untestable",
             str(step.runs),
-            "-" if step.value is None else f"{step.value:g}",
+            "-" if step.value is None else f"{step.value:.0f}" if abs(step.value) >= 1e6 else f"{step.value:g}",
         )
         for step in found.steps
     ]

@@ -320,8 +320,8 @@ class _BlameCourse:
 
 def _what_is_left(rest: OutcomeJudgement | None) -> str:
     if rest is not None and rest.verdict == "inconclusive":
-        return "it is undecided whether some of the effect remains without them: allow more blocks with --budget"
-    return "nothing of the effect remains without them"
+        return "it is undecided whether an effect remains without the culprits: allow more blocks with --budget"
+    return "no effect remains without the culprits"
 
 
 def _nothing_shown(verdict: Verdict | None) -> str:

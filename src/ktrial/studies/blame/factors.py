@@ -57,7 +57,7 @@ def factors_of(
         if not made:
             raise BadInput(
                 "nothing to blame: no setting changes anything here",
-                hint="run `ktrial plan` with these settings to see why",
+                hint="run `ktrial plan` with the same settings to see why",
             )
         raise BadInput(
             f"cannot blame a single setting: only {made[0].name} changes anything here",
@@ -87,7 +87,9 @@ def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
         found.append(Factor(name=f"kconfig:{text}", symbols={wish.symbol: wish.value for wish in wishes}))
     names = [name for one in found for name in one.symbols]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Contradiction(f"--set names {twice} twice", hint="compare several values with `ktrial kernel trial`")
+        raise Contradiction(
+            f"--set names {twice} twice", hint=f"name {twice} once, or compare its values with `ktrial kernel trial`"
+        )
     return found
 
 
@@ -108,7 +110,9 @@ def _refuse_twice(words: Sequence[str]) -> None:
     for at, word in enumerate(words):
         name = word.partition("=")[0]
         if name in (other.partition("=")[0] for other in words[:at]):
-            raise Contradiction(f"--boot names {name} twice", hint="compare several values with `ktrial kernel trial`")
+            raise Contradiction(
+                f"--boot names {name} twice", hint=f"name {name} once, or compare its values with `ktrial kernel trial`"
+            )
 
 
 def _device(step: ZramStep) -> Factor:
@@ -146,7 +150,7 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
             raise Refused(
                 f"cannot switch {owner} separately: {address} = {wanted} without {others or 'the others'} fails,"
                 f" because {why}",
-                hint=f"leave out {owner}, and test all settings together with `ktrial try`",
+                hint=f"leave out {owner}, or test all settings together with `ktrial try`",
             )
 
 

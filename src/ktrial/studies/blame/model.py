@@ -38,7 +38,7 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the `factors` are responsible for an effect.
 
     `trial` defines what is measured; its arms are not used. If `known` is null, a first trial tests the whole set.
-    `cap` is the maximum number of blocks of a screening, `budget` that of any other trial.
+    `cap` is the maximum number of blocks of a trial that searches for suspects, `budget` of any other trial.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """What the confirming trial found for one outcome.
 
-    `all` is the effect of the whole set against the control, and `without` that of the set without the culprits.
+    `all` is the effect of the whole set against the control, `without` the effect of the set without the culprits.
     """
 
     outcome: str
@@ -123,7 +123,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a blame. `reason` says why the blame ended.
 
-    `suspects` are factors that a screening named and no trial confirmed.
+    `suspects` are factors that a search for suspects named and no trial confirmed.
     """
 
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"

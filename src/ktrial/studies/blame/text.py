@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a blame as text: the question, the answer, and single screenings."""
+"""Shows a blame as text: the question, the answer, and single searches for suspects."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _estimate(effect: Effect | None) -> str:
 
 
 def screening_text(name: str, screened: Sequence[Screened], ended: str | None, *, width: int) -> str:
-    """Return a single screening: the coefficients of every outcome, suspects and large effects first."""
+    """Return a single search for suspects: every outcome's coefficients, with suspects and large effects first."""
     lines = [paragraph(f"{name}: {'ended: ' + ended if ended else 'not finished'}", width=width)]
     for outcome in weightiest(screened):
         lines += ["", f"{outcome.outcome} after {outcome.blocks} blocks"]

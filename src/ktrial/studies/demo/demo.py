@@ -135,7 +135,7 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return a demo of the first showpiece that works in this session; its `passed` says why earlier ones do not work.
+    """Return a demo of the first showpiece that works in this session; its `passed` says why earlier ones fail.
 
     If no showpiece works, the arms of the demo differ only in what the load itself requests.
     """

@@ -181,7 +181,7 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
     if len(arms) == 1:
         reasons = "; ".join(f"{name}: {why}" for name, why in not_run.items())
         raise BadInput(
-            f"no tier of {ladder.name} changes anything on this machine ({reasons})",
+            f"no tier of {ladder.name} changes anything here ({reasons})",
             hint=f"run `ktrial profiles {ladder.name}` to see its tiers",
         )
     return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})

@@ -32,7 +32,7 @@ def entries_of(
     state: MachineState | None,
     knobs: Mapping[str, Knob],
 ) -> tuple[LedgerEntry, ...]:
-    """Return an entry for each arm of a trial against the control; none for a screening or a race."""
+    """Return an entry for each arm of a trial against the control; none for a trial that gives no verdicts."""
     from ktrial.judge.judge import judge
 
     protocol = protocol_in(log)

@@ -20,10 +20,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One arm of a trial, judged by the primary outcome.
 
     `changes` are its settings that differ from the control. `workload` identifies what was measured. `held` contains
-    known values of knobs that interact with the changed knobs. `verdict` is null while the trial runs. `superseded_by`
-    is a later trial of the same change; `refuted` is true if the later verdict differs. A search for several outcomes
-    may have confirmed the arm. In that case `outcome` is the first outcome in which the arm is better, and `worse`
-    lists the outcomes in which it is worse.
+    known values of knobs that interact with the changed knobs. `verdict` is None, and missing in JSON, while the trial
+    runs. `superseded_by` is a later trial of the same change; `refuted` is true if the later verdict differs. A search
+    for several outcomes may have confirmed the arm. In that case `outcome` is the first outcome in which the arm is
+    better, and `worse` lists the outcomes in which it is worse.
     """
 
     trial: str
@@ -68,7 +68,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole ledger. `trials` maps each trial to its entries; screenings and races have none."""
+    """The whole ledger. `trials` maps each trial to its entries; a trial that gives no verdicts has none."""
 
     schema: Literal["ktrial.ledger/1"] = SCHEMA
     trials: Mapping[str, tuple[LedgerEntry, ...]] = {}

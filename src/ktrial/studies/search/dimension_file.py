@@ -55,7 +55,7 @@ class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that the dimension names; a valid one names exactly one."""
+        """The kinds that the dimension names; a valid dimension names exactly one kind."""
         return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
@@ -76,14 +76,14 @@ def check_booted(dimensions: Iterable[DimensionFile]) -> None:
             _check_word(one)
     if any(one.kernel for one in every) and any(one.kconfig for one in every):
         raise Contradiction(
-            "a space cannot have both kernels and Kconfig symbols: a kernel that is built has its symbols",
-            hint="build the kernels with `ktrial kernel build`, and list all of them as kernels",
+            "a space cannot have both kernels and Kconfig symbols: a built kernel cannot change its symbols",
+            hint="replace the symbols with more kernels, which `ktrial kernel build` builds",
         )
     count = math.prod(len(one.values) for one in every if one.kconfig is not None)
     if count > MOST_KERNELS:
         raise BadInput(
             f"the Kconfig symbols need up to {count} kernels (maximum {MOST_KERNELS})",
-            hint="leave out symbols or values, or build the kernels that matter and list them as kernels",
+            hint="leave out symbols or values",
         )
 
 
@@ -91,7 +91,7 @@ def _check_kernels(one: DimensionFile) -> None:
     if one.values or one.low is not None or one.high is not None or one.default is not None:
         raise BadInput(
             "kernel: expected no values, low, high or default besides the list of kernels",
-            hint='remove these keys; for example  kernel = ["running", "./build"]',
+            hint='write only the list, for example  kernel = ["running", "./build"]',
         )
     if one.kernel is None or len(set(one.kernel)) < max(2, len(one.kernel)) or not all(one.kernel):
         raise BadInput(

@@ -65,7 +65,7 @@ _SUM_SHARE = 0.05
 
 
 def course_of(question: SearchQuestion) -> SearchCourse:
-    """Return the course of a search: for a front if `also` names outcomes, with a fleet, or for one outcome."""
+    """Return the course of a search for several outcomes, on a fleet, or for one outcome on one machine."""
     if question.also:
         return FrontCourse(question)
     return FleetCourse(question) if question.fleet else SearchCourse(question)
@@ -101,7 +101,7 @@ def front_places(rows: Array) -> list[int]:
 
 
 def places_apart(rows: Array, count: int) -> list[int]:
-    """Return the places of `count` rows: the best of each column, then each time the row farthest from those chosen."""
+    """Return the places of `count` rows: the best of each column, then repeatedly the row farthest from these rows."""
     size = np.ptp(rows, axis=0)
     scaled = rows / np.where(size > 0, size, 1.0)
     chosen = list(dict.fromkeys(int(at) for at in scaled.argmax(axis=0)))[:count]
@@ -167,7 +167,7 @@ class FrontKnowledge(Knowledge):
         return [usable[at - 1] for at in sorted(places, key=lambda at: (-rows[at, 0], at))]
 
     def short_front(self) -> list[int]:
-        """Return the front without points whose lead over another remaining point is within the margin everywhere."""
+        """Return the front without points that lead another remaining point by at most the margin in each outcome."""
         front = self.front()
         rows = dict(zip(front, self.rows_of(front), strict=True)) if front else {}
         margins = self._margins()

@@ -85,7 +85,10 @@ class Knowledge:
         return next((at for at, one in enumerate(self.entries) if key_of(one.point) == key), None)
 
     def add(self, point: Point, refused: str | None = None, *, crashed: bool = False) -> int:
-        """Add a new point; return its number. `refused` says why it cannot be tried, `crashed` if its guest failed."""
+        """Add a new point; return its number.
+
+        `refused` says why the search cannot try the point. `crashed` is true if the point's guest failed.
+        """
         self.entries.append(KnownPoint(point=dict(point), refused=refused, failures=int(crashed)))
         if crashed:
             self._find_crashes()
@@ -274,7 +277,7 @@ class Knowledge:
         self.incumbent = min(close, key=lambda at: len(self.space.changes(self.entries[at].point)))
 
     def narrow(self, kept: set[str], why: str) -> None:
-        """Leave out all dimensions except `kept`, for the reason `why`, and rules about them. Forget all points."""
+        """Keep only the dimensions `kept` and the rules about them; `why` is the reason. Forget all points."""
         space = self.space
         left = {one.name: why for one in space.dimensions if one.name not in kept}
         dimensions = tuple(

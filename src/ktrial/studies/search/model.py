@@ -131,7 +131,7 @@ class ProbeRequest(NamedTuple):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply to a probe. `refused` says why each point was refused; it is null for a point that was not.
+    """The reply to a probe. `refused` says why each point was refused, null for an accepted point.
 
     `clamped` has the values that the kernel took instead, for each point.
     `crashed` says of a refused point whether its guest failed. `seconds` is the time of boots and builds for the probe.

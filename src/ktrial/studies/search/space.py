@@ -8,6 +8,7 @@ import operator
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -239,7 +240,7 @@ def plain(value: Scalar) -> str:
     """Return a value as the kernel or a command reads it."""
     if isinstance(value, bool):
         return "1" if value else "0"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{Decimal(f'{value:.6g}'):f}" if isinstance(value, float) else str(value)
 
 
 def parse_space(data: bytes, file: str) -> SpaceFile:
@@ -255,14 +256,17 @@ def parse_space(data: bytes, file: str) -> SpaceFile:
 def check_space_file(space: SpaceFile) -> None:
     """Raise BadInput for a space that no machine could search."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", space.name):
-        raise BadInput(f"{space.name!r} is not a name for a space", hint="use letters, digits and . _ -")
+        raise BadInput(
+            f"{space.name!r} is not a name for a space",
+            hint="use at most 31 letters, digits and . _ -, beginning with a letter or digit",
+        )
     if not space.dimension:
-        raise BadInput("the space has no [[dimension]]", hint="add one, as in docs/search.md")
+        raise BadInput("the space has no [[dimension]]", hint="add a [[dimension]], as in docs/search.md")
     names = [one.name for one in space.dimension]
     for one in space.dimension:
         if len(one.kinds) != 1:
             raise BadInput(
-                f"a [[dimension]] needs one of {', '.join(KINDS)}, got {' and '.join(one.kinds) or 'none'}",
+                f"a [[dimension]] needs exactly one of {', '.join(KINDS)}, got {' and '.join(one.kinds) or 'none'}",
                 hint='for example  knob = "vm.swappiness"',
             )
         if names.count(one.name) > 1:
@@ -274,7 +278,7 @@ def check_space_file(space: SpaceFile) -> None:
         if name in names or not _PLACEHOLDER.fullmatch(name):
             raise BadInput(
                 f"files: {name!r} is not a name for a template",
-                hint="use letters and digits, and no name of a dimension",
+                hint="use letters, digits, _ and -, and no name of a dimension",
             )
     for text in (*space.constraints, *(text for one in space.dimension for text in _conditions(one))):
         parse_rule(text, names)
@@ -292,7 +296,7 @@ def _check_values(one: DimensionFile) -> None:
         raise BadInput(f"{one.name}: expected either low and high, or values", hint=_HINT)
     if one.values:
         if len({plain(value) for value in one.values}) != len(one.values):
-            raise Contradiction(f"{one.name} has a value twice in `values`", hint="remove one of the two")
+            raise Contradiction(f"{one.name} has a value twice in `values`", hint="name each value once")
         if one.log or one.step is not None:
             raise Contradiction(f"{one.name}: log and step are for a range, not for a list", hint="remove log and step")
         return
@@ -327,7 +331,7 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
     if sign not in {"==", "!="}:
         raise BadInput(
             f"the rule {text!r} compares with {right!r}, which is not a number",
-            hint="use == or !=, or compare with a number",
+            hint="use == or !=, or compare with a number or a dimension",
         )
     return SpaceRule(left, sign, booted_value(left, {"true": True, "false": False}.get(right, right)), is_name=False)
 

@@ -139,7 +139,7 @@ def encode(space: Space, points: Sequence[Point]) -> Array:
 def kernels(space: Space, left: Array, right: Array) -> list[Array]:
     """Return matrices of similarity between the points in `left` and `right`.
 
-    There is one for each dimension, one for all dimensions jointly, and one with 1 for equal points and 0 for others.
+    Each dimension has a matrix, then follow a joint matrix and a matrix with 1 for equal points and 0 for others.
     """
     each, apart = [], np.zeros((len(left), len(right)))
     for at, dimension in enumerate(space.dimensions):

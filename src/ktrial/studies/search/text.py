@@ -89,7 +89,7 @@ def progress_text(now: SearchProgress) -> str:
 
 
 def search_text(found: SearchAnswer, *, width: int) -> str:
-    """Return the answer, what the search estimated, what each dimension does, and the trials."""
+    """Return the answer, what the search estimated, what each dimension does, and the next steps."""
     if found.front:
         return _front_text(found, width)
     lines = [paragraph(f"{found.name}: {_ENDINGS[found.ending]}", width=width), ""]
@@ -198,11 +198,12 @@ def _next_lines(found: SearchAnswer) -> list[str]:
         lines.append(f"boot: ktrial boot try {shlex.join(found.boot_words)}")
     if found.words:
         lines.append(f"apply: ktrial apply {' '.join(map(shlex.quote, found.words))}")
-    if found.words and found.confirmed_by is not None and not found.in_guests:
-        keep = (
-            f"fleet rollout {found.confirmed_by} -i INVENTORY" if _on_machines(found) else f"keep {found.confirmed_by}"
-        )
-        lines.append(f"keep: ktrial {keep}")
+    if not found.words or found.confirmed_by is None or found.in_guests:
+        return lines
+    if not _on_machines(found):
+        lines.append(f"keep: ktrial keep {found.confirmed_by}")
+    elif len(found.words) == len(found.winner):  # a roll-out keeps knobs only
+        lines.append(f"keep: ktrial fleet rollout {found.confirmed_by} -i INVENTORY")
     return lines
 
 

@@ -36,7 +36,7 @@ class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_visits(self) -> int:
-        """The most visits of all trials: a trial of each group, and a trial of its better settings together."""
+        """The maximum number of visits: in a trial of each group, and in a trial of its better settings together."""
         arms = sum(group.trial.budget * (1 + len(group.arms)) for group in self.groups)
         return arms + sum(2 * group.trial.budget for group in self.groups if len(group.arms) > 1)
 

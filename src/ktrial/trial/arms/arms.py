@@ -76,7 +76,7 @@ class Arms:
 
     @property
     def change(self) -> object:
-        """A value that identifies the changes for the current arm; None if there are none. Use it only to compare."""
+        """A value that identifies the changes of the current arm; None if the arm changes nothing. Only compare it."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
@@ -183,7 +183,7 @@ class Arms:
         if said is not None:
             raise ArmLost(
                 f"cannot put arm {arm} in force: {said}",
-                hint="remove the cause, then start the trial again; nothing was changed",
+                hint="remove this cause; nothing was changed",
             )
         return applied.transaction
 
@@ -234,6 +234,6 @@ def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
     """Return a hint for the setting that the kernel refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
-        return "remove the part of the arm that the message names; nothing was measured or changed"
+        return "remove this cause, or leave out the setting; nothing was measured or changed"
     place = successors(knobs[refused.knob], knobs) if refused.knob in knobs else None
     return place or f"remove the setting, or run `ktrial explain {refused.knob}`; nothing was measured"

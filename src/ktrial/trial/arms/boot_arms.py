@@ -65,14 +65,14 @@ def check_boot_arms(trial: TrialFile) -> None:
         if not left.changes_nothing:
             raise Contradiction(
                 f"arm {name}: a trial that boots this machine cannot have commands, services, builds or sched_ext",
-                hint="use only boot, kernel, set and profile in this arm",
+                hint="use only boot, kernel, set, profile, environment and parameters in this arm",
             )
         if entry_of(name) in {REHEARSAL, TRIAL}:
-            raise BadInput(f"arm {name}: ktrial uses this name for a boot entry of its own", hint="rename the arm")
+            raise BadInput(f"arm {name}: ktrial itself has a boot entry {entry_of(name)}", hint="rename the arm")
         # The firmware's file system does not distinguish upper and lower case.
         other = entries.setdefault(entry_of(name).lower(), name)
         if other != name:
-            raise BadInput(f"the boot entries of {other} and {name} would have the same name", hint="rename one arm")
+            raise BadInput(f"arms {other} and {name} would have the same boot entry", hint=f"rename arm {name}")
 
 
 def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:

@@ -29,7 +29,7 @@ def check_builds(trial: TrialFile) -> None:
     for name in built:
         build = arms[name].build
         if build is not None and not (build.run and build.run[0] and build.artefact):
-            raise BadInput(f"arm {name}: the build lacks {'a file' if build.run else 'a command'}", hint=_EXAMPLE)
+            raise BadInput(f"arm {name}: `build` needs a command (`run`) and its file (`artefact`)", hint=_EXAMPLE)
     if trial.design.replicate != "build":
         if built:
             raise BadInput(
@@ -40,13 +40,13 @@ def check_builds(trial: TrialFile) -> None:
     if any(arm.manual is not None for arm in arms.values()):
         if built:
             raise Contradiction(
-                f"{built[0]} is built by a command, but other arms are kernels that you boot by hand",
+                f"arm {built[0]} is built by a command, but other arms are kernels that you boot by hand",
                 hint="build all arms by hand, or none",
             )
         return
     unsaid = next((name for name in arms if name not in built), None)
     if unsaid is not None:
-        raise BadInput(f'the protocol has replicate = "build", but does not say how to build {unsaid}', hint=_EXAMPLE)
+        raise BadInput(f'replicate = "build" needs a build in each arm, but arm {unsaid} has none', hint=_EXAMPLE)
 
 
 _EXAMPLE = (
@@ -56,7 +56,7 @@ _EXAMPLE = (
 
 
 def build_number(seed: int, block: int | None, arm: str) -> int:
-    """Return the number by which a visit's build varies; it depends on seed, block and arm alone."""
+    """Return the number by which a visit's build varies. Only seed, block and arm determine this number."""
     said = f"{seed} {'warm-up' if block is None else block} {arm}"
     return int.from_bytes(hashlib.sha256(said.encode()).digest()[:4])
 

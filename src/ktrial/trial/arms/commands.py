@@ -34,9 +34,9 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What the arms of a trial have besides plans (commands, a scheduler, a build), and what carries it out.
+    """The commands, schedulers and builds of a trial's arms, and the objects that run them.
 
-    `seat` serves arms with a scheduler, `site` serves arms that are built for each visit.
+    `seat` starts and stops schedulers. `site` builds the arms that have a new build for each visit.
     """
 
     trial: str
@@ -159,7 +159,7 @@ def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str],
     failed: list[KtrialError] = []
     left = journal.left()
     for one in left:
-        tell(f"arm {one.arm} of {one.trial} was interrupted; undoing it: {one.command.undo_text}")
+        tell(f"trial {one.trial} was interrupted in arm {one.arm}; undoing this arm: {one.command.undo_text}")
         try:
             _undo_one(executor, journal, one.number, one.command)
         except KtrialError as error:
@@ -252,7 +252,7 @@ class BuildSite:
             )
         if before is not None and before.written == seen.written:
             raise ArmLost(
-                f"cannot measure a new build: `{build.text}` left {build.artefact} unchanged",
+                f"cannot measure a new build of arm {arm}: `{build.text}` left {build.artefact} unchanged",
                 hint="build from scratch, for example with `make -B`, or let the command remove the file first",
             )
         self._present = build, seen
@@ -268,4 +268,4 @@ class BuildSite:
             return ()
         shown = None if now is None else f"SHA-256 {now.sha256[:12]}"
         wanted = f"SHA-256 {made.sha256[:12]}"
-        return (ArmDrift(address="what the visit measures", path=build.artefact, wanted=wanted, now=shown),)
+        return (ArmDrift(address="the built file", path=build.artefact, wanted=wanted, now=shown),)

@@ -93,15 +93,15 @@ def check_manual(trial: TrialFile) -> None:
         if not arm.manual.strip():
             raise BadInput(f"arm {name}: `manual` is empty", hint='for example  manual = "boot the BORE kernel"')
         if not msgspec.structs.replace(arm, manual=None, environment={}, parameters={}).changes_nothing:
-            what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would set up"
+            what = f"sets {arm.words[0]}" if arm.words else "has changes that ktrial would make"
             raise Contradiction(
                 f"arm {name} is set up by hand, but {what}",
-                hint="set this part up by hand for all boots (a file in /etc/sysctl.d), instead of in the arm",
+                hint="describe this change in the text of `manual` instead",
             )
         if trial.baseline != "found":
             raise Contradiction(
-                f"ktrial sets baseline = {trial.baseline!r}, but arm {name} is set up by hand",
-                hint="remove the baseline",
+                f"cannot combine baseline = {trial.baseline!r} with arm {name}, which you set up by hand",
+                hint="remove `baseline`",
             )
 
 
@@ -115,14 +115,16 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
             if told is not None:
                 raise BadInput(
                     f"arm {name} cannot expect {fact} = {wanted!r}: {told}",
-                    hint="use another fact, or replace `expect` by `ktrial trial next --done ARM`",
+                    hint=f"remove `expect` from arm {name}, and confirm the arm with `ktrial trial next --done {name}`",
                 )
 
 
 def _unusable(kind: FactKind, wanted: Expected) -> str | None:
     """Return why this expectation cannot identify an arm; None if it can."""
-    if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
-        return "the value may change without the arm, or there are several values"
+    if kind.name in _MOVES:
+        return "its value may change while the arm stays the same"
+    if kind.of is not None or (kind.type not in _SCALARS and not _is_words(kind)):
+        return "the fact has several values"
     if _is_words(kind):
         return None if isinstance(wanted, str) and wanted.split() else "expected words that the fact contains"
     fits: dict[str, bool] = {

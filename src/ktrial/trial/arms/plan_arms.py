@@ -82,7 +82,7 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
         raise BadInput(
-            f"arm {arm}: this machine can set none of its settings; "
+            f"arm {arm}: none of the arm's settings is possible here; "
             f"the first is {first.address} = {first.value} ({first.reason})",
             hint=first.hint or f"run `ktrial explain {first.knob}`",
         )
@@ -231,12 +231,14 @@ def _state(executor: Executor, name: str) -> ServiceState:
         said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
         raise BadInput(
             f"cannot read the state of {name}: {said}",
-            hint="remove the service: ktrial manages services only under systemd",
+            hint="remove the service from the arm: ktrial needs a running systemd to manage services",
         )
     if loaded != "loaded":
         raise BadInput(
             f"cannot use {name}: its load state is {loaded or 'unknown'}",
-            hint="name a unit that `systemctl list-unit-files` shows, and unmask it if it is masked",
+            hint=f"run `systemctl unmask {name}`"
+            if loaded == "masked"
+            else "name a unit that `systemctl list-unit-files` shows",
         )
     told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
     state = told.stdout.decode(errors="replace").strip()
@@ -269,7 +271,7 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
         (step,) = checked(machine, wire_plan(alone, {"kind": "while-session"}))
         if step.outcome == "forbidden":
             raise BadInput(
-                f"arm {name}: {step.message}", hint="give the arm `manual` and `expect`, and set up the service by hand"
+                f"arm {name}: {step.message}", hint="replace `service` with `manual`, and set up the service by hand"
             )
 
 

@@ -139,7 +139,7 @@ class SchedulerSeat:
             raise Refused(f"a sched_ext scheduler is in force already: {self._state_text()}", hint=_END_IT)
         if needs_root and not self._executor.runs_as_root:
             raise Refused(
-                "a sched_ext scheduler needs root, and ktrial runs your programs as you",
+                "cannot start a sched_ext scheduler: it needs root, and ktrial runs your programs as you",
                 hint="run ktrial in a root shell, or let scx_loader start the scheduler (`mode` of the arm)",
             )
 

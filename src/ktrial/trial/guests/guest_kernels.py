@@ -96,7 +96,7 @@ def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
         if plans[other].recipe != plan.recipe or changes_nothing:
             raise Contradiction(
                 f"arms {other} and {name} ask for different kernels, but get the same kernel",
-                hint=f"remove {name}, or ask for something that {other} lacks",
+                hint=f"remove arm {name}, or ask for an option that arm {other} lacks",
             )
 
 

@@ -39,7 +39,7 @@ class GuestTask(NamedTuple):
 
 
 class Came(NamedTuple):
-    """The result of a visit: the output of each requested run, the guest's kernel, and its boot."""
+    """The result of a visit: the output of each requested run, the guest's kernel release, and the ID of its boot."""
 
     outputs: tuple[RawOutput, ...]
     kernel_release: str | None
@@ -47,7 +47,7 @@ class Came(NamedTuple):
 
 
 def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[GuestTask, ...]:
-    """Return a request for every benchmark and seed; `invocation_of` returns how to run a task."""
+    """Return a request for every benchmark and seed; `invocation_of` returns the invocation of a task."""
     found = []
     for seed in range(1, workloads + 1):
         for task in tasks:
@@ -110,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 
 def load_of(invocation: Invocation) -> AgentLoad:
-    """Return the load that an invocation asks of the agent. Call this only for an invocation with a load."""
+    """Return the agent's load in an invocation, which must have one of the agent's loads."""
     assert invocation.load is not None, "whatever is not a load is a program"
     return invocation.load
 

@@ -68,7 +68,7 @@ def check_guest_trial(trial: TrialFile) -> None:
             if getattr(arm, field):
                 raise Contradiction(
                     f"arm {name}: an arm in a guest cannot have `{field}`",
-                    hint=f"remove `{field}`; only kernel, boot, set and profile are allowed",
+                    hint=f"remove `{field}`; only kernel, boot, set, profile and parameters are allowed",
                 )
         _check_words(f"arm {name}", arm.boot)
         if isinstance(arm.kernel, KernelChange):
@@ -88,7 +88,7 @@ def _refuse_of_machines(trial: TrialFile) -> None:
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
-        hint = f"remove `{found}`, or measure over boots of this machine, without a guest"
+        hint = f"remove `{found}`, or measure on this machine instead of in guests"
         raise Contradiction(f"a trial in guests cannot have `{found}`", hint=hint)
     if trial.design.time is not None:
         raise Contradiction("a trial in guests cannot have `time`", hint="use `cap` to limit the blocks")
@@ -132,7 +132,7 @@ def shape_of(guest: GuestFile) -> Shape:
     if mode == "exact" and cpus != 1:
         raise BadInput(
             f"cpus = {cpus}: an exact guest has one CPU",
-            hint="remove `cpus`; the emulator runs one CPU at a time, and several CPUs would measure nothing",
+            hint="leave out cpus: the emulator runs one CPU at a time, and several CPUs would measure nothing",
         )
     return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
 

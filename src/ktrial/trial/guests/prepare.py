@@ -191,7 +191,7 @@ def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, tasks: Sequence[Ta
     for task in tasks:
         if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
-                f"{task.label} is neither one of the agent's own loads nor a program that guests can have",
+                f"cannot run {task.label} in guests: it is neither a load of the agent nor a program for guests",
                 hint="use agent-…, perf-…, hackbench, cyclictest, schbench, stress-ng, sysbench or synthmark",
             )
         why = getattr(task.benchmark, "beyond_exact", None)

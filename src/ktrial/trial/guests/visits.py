@@ -245,9 +245,10 @@ class GuestVisits:
             return
         if self._protocol.race and arm != self._protocol.control:
             return
-        told = f"{arm} gave no measurement: {events[0].failure}"
+        told = f"arm {arm} gave no measurement: {events[0].failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-        raise BadRun(told, hint="run `ktrial kernel boot KERNEL` to see what the guest prints")
+        hint = f"remove this cause; `ktrial kernel boot {self._guests.places[arm].kernel}` shows what the guest prints"
+        raise BadRun(told, hint=hint)
 
 
 def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:

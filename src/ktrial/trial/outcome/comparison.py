@@ -40,6 +40,7 @@ from ktrial.judge.model.trial_summary import ToldArm, ToldBlock, ToldLook, ToldT
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Outcome
 from ktrial.kit.own_code import code_sha256
+from ktrial.kit.units import three_digits
 from ktrial.machine.gates import GATES, idle_gates
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.scope import (
@@ -208,8 +209,9 @@ def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
 def _count_text(counter: Counter, blocks: int) -> str:
     if counter.bound is not None:
         return f"no event in either arm in {blocks} blocks: fewer than {counter.bound:.2g} events a block"
-    totals = f"{counter.arm_total:.4g} against {counter.control_total:.4g}, summed over {blocks} blocks"
-    means = f"{counter.arm_total / blocks:.3g} against {counter.control_total / blocks:.3g} a block"
+    arm, control = counter.arm_total, counter.control_total
+    totals = f"{three_digits(arm)} against {three_digits(control)}, summed over {blocks} blocks"
+    means = f"{three_digits(arm / blocks)} against {three_digits(control / blocks)} a block"
     return (
         f"{totals}, or {means}; no event in {100 * counter.arm_zero_share:.0f} % of them, against "
         f"{100 * counter.control_zero_share:.0f} %"

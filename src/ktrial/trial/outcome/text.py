@@ -121,7 +121,7 @@ def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]
         yield "costs", f"about {duration(cap_s)} at most; ktrial stops as soon as the answer is clear"
     yield "void", LIVE_EXCLUDED
     guards = [f"{name} worse by {share}" for name, share in live.guards.items()]
-    guards += [f"{name} beyond {limit:g}" for name, limit in live.limits.items()]
+    guards += [f"{name} beyond {limit:.12g}" for name, limit in live.limits.items()]
     if guards:
         yield "ends", f"at once, with everything restored: {', '.join(guards)}"
     if live.quiet is not None:

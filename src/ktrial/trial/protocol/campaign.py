@@ -61,7 +61,7 @@ def check_campaign(trial: TrialFile) -> None:
     if not 1 <= campaign.of <= MOST_DECISIONS:
         raise BadInput(
             f"campaign {campaign.name}: expected 1 to {MOST_DECISIONS} decisions, got {campaign.of}",
-            hint="for example  --of 32",
+            hint="count the decisions that the campaign will make, for example 32",
         )
     if len(trial.arms) != 2 or trial.design.extend:
         raise BadInput(
@@ -75,7 +75,7 @@ def check_campaign(trial: TrialFile) -> None:
         )
     if trial.design.alpha > alpha_of(campaign) * (1 + 1e-9):
         raise Contradiction(
-            f"campaign {campaign.name}: alpha = {trial.design.alpha:g} is more than a decision may spend",
+            f"campaign {campaign.name}: alpha = {trial.design.alpha:g} is too large for one of {campaign.of} decisions",
             hint=f"use  alpha = {alpha_of(campaign):.6g}",
         )
     fewest = fewest_blocks(campaign)
@@ -84,7 +84,7 @@ def check_campaign(trial: TrialFile) -> None:
             raise BadInput(
                 f"campaign {campaign.name}: {what} = {blocks} blocks cannot decide; one of {campaign.of} decisions "
                 f"needs at least {fewest}",
-                hint=f"use --budget {fewest} or more, or fewer decisions (--of)",
+                hint=f"use {'cap =' if what == 'cap' else '--budget'} {fewest} or more, or fewer decisions (--of)",
             )
 
 

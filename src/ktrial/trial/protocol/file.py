@@ -96,9 +96,14 @@ def check_arm_changes(
     if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
         raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='for example  sched_ext = { run = ["scx_lavd"] }')
     if sched_ext is not None and sched_ext.mode and len(sched_ext.run) > 1:
-        raise BadInput(f"arm {arm}: scx_loader chooses the options of a mode", hint="leave out mode, or the options")
+        raise BadInput(
+            f"arm {arm}: scx_loader chooses the options of a mode", hint="remove `mode`, or the options from `run`"
+        )
     if service is not None and not _UNIT.fullmatch(service.name):
-        raise BadInput(f"arm {arm}: {service.name!r} is not a systemd unit", hint="for example irqbalance.service")
+        raise BadInput(
+            f"arm {arm}: {service.name!r} is not the name of a service, socket, timer or path of systemd",
+            hint="for example irqbalance.service",
+        )
 
 
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,7 +138,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arm as words of `ktrial plan`: profiles first, so that settings win."""
+        """Arguments of `ktrial plan` for this arm: profiles first, because later arguments override earlier ones."""
         profiles = (self.profile,) if isinstance(self.profile, str) else self.profile
         return (*profiles, *(f"{knob}={_value_text(value)}" for knob, value in self.set.items()))
 

@@ -65,7 +65,7 @@ def arms_of(
     if len(arms) < 2:
         raise BadInput(
             "nothing to try",
-            hint="name a setting (`ktrial try vm.swappiness=10`), a profile, --env NAME=VALUE or --placebo",
+            hint="name a profile or a setting, for example vm.swappiness=10",
         )
     return arms
 
@@ -150,8 +150,8 @@ def default_suite(words: Sequence[str], catalog: Catalog) -> str:
         if found is not None:
             return found
     raise BadInput(
-        "cannot choose a benchmark for these settings",
-        hint="name a suite with --suite (`ktrial bench --list`), or give a command:  ktrial try … -- CMD",
+        "cannot choose a benchmark: ktrial knows no suite for what you test",
+        hint="name a suite with --suite (`ktrial bench --list`), or add a command:  -- CMD",
     )
 
 

@@ -27,7 +27,7 @@ MOST_GUARD_ERROR = 0.2
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """A part of each day, in minutes since midnight; it may cross midnight."""
+    """Hours of each day, as minutes since midnight; the hours may cross midnight."""
 
     begin: int
     end: int
@@ -130,14 +130,15 @@ def parse_quiet(text: str) -> QuietHours:
     times = [_TIME.fullmatch(part.strip()) for part in (begin, end)]
     minutes = [60 * int(one[1]) + int(one[2]) for one in times if one is not None]
     if not dash or len(minutes) != 2 or minutes[0] == minutes[1]:
-        raise BadInput(f"quiet: expected two times of day, got {text!r}", hint='for example "22:00-06:00"')
+        raise BadInput(f"quiet: expected two different times of day, got {text!r}", hint='for example "22:00-06:00"')
     return QuietHours(minutes[0], minutes[1])
 
 
 def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     """Yield each error in the table with its key."""
     if not live.metrics and not live.rate:
-        yield "metrics", BadInput("[live] names no metric", hint=_SPEC)
+        hint = "add --metric, or `metrics` to [live], with a source that docs/live-sources.md describes"
+        yield "metrics", BadInput("a live trial needs a metric or a rating", hint=hint)
     yield from _faults_of_specs(live)
     yield from _faults_of_times(live)
     if live.switches is not None and live.switches < 2:

@@ -195,7 +195,7 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
         return headlines[0]
     listed = ", ".join(headlines[:8])
     raise BadInput(
-        "the protocol names no primary outcome",
+        "cannot choose the primary outcome: several outcomes are candidates",
         hint=f"add --primary OUTCOME, or `primary` to the file, with one of: {listed}",
     )
 

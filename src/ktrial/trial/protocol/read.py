@@ -47,7 +47,10 @@ def check_trial_file(trial: TrialFile) -> None:
     """Raise BadInput for a protocol that no machine can carry out."""
     for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is not a name for {what}", hint="use letters, digits and . _ + -, such as wsf500")
+            raise BadInput(
+                f"{name!r} is not a name for {what}",
+                hint="use at most 61 letters, digits and . _ + -, beginning with a letter or digit",
+            )
     if trial.live:
         _check_live(trial)
     elif (trial.suite is None) == (not trial.command):
@@ -162,7 +165,7 @@ def _check_load(trial: TrialFile) -> None:
         "boots of this machine": boots_this_machine(trial),
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
-        raise BadInput(f"cannot combine load_from with {culprit}", hint="remove one of the two")
+        raise BadInput(f"cannot combine load_from with {culprit}", hint="leave out load_from")
 
 
 def _check_live(trial: TrialFile) -> None:
@@ -187,7 +190,8 @@ def _check_live(trial: TrialFile) -> None:
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
         instead = {"[design] settle": "use `washout` in [live] instead", "[design] time": "use `for` in [live] instead"}
-        raise BadInput(f"cannot combine [live] with {culprit}", hint=instead.get(culprit, "remove one of the two"))
+        hint = instead.get(culprit, f"remove {culprit} or [live]")
+        raise BadInput(f"cannot combine [live] with {culprit}", hint=hint)
     if (
         trial.live
         and trial.live.stay
@@ -214,7 +218,7 @@ def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
         )
     if arm.command and (trial.guest is not None or arm.build is not None):
         what = "guests" if trial.guest is not None else "a build"
-        raise BadInput(f"arm {name}: cannot combine its own command with {what}", hint="remove one of the two")
+        raise BadInput(f"arm {name}: cannot combine `command` with {what}", hint="remove the arm's `command`")
     if not all(step and step[0] for step in ((arm.command,) if arm.command else ()) + (arm.prepare or ())):
         raise BadInput(f"arm {name}: a command is empty", hint='for example  command = ["make", "-j4"]')
 

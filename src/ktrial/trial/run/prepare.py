@@ -190,7 +190,7 @@ class Rig(NamedTuple):
 
 
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
-    """Return the equipment for runs. Ask for root if a benchmark needs it, and put each setting in force once.
+    """Return what the runs need. Ask for root if a benchmark needs root, and put each setting in force once.
 
     Raise an error if something cannot run here.
     """

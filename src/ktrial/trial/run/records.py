@@ -166,7 +166,8 @@ def contradicted(log: Sequence[Event], records: Sequence[RunRecord], protocol_sh
 def _measured_names(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator[str]:
     failed = next((one for one in visit.values() if one.failure is not None), None)
     if (failed is None) != (event.failure is None):
-        yield f"the log says {event.failure or 'it is good'}, its record {failed.failure if failed else 'it is good'}"
+        recorded = "the run is good" if failed is None else failed.failure
+        yield f"the log says: {event.failure or 'the run is good'}; the record says: {recorded}"
         return
     kept = {f"{one.benchmark}.{each.outcome}": each.value for one in visit.values() for each in one.measurements}
     for name in dict.fromkeys((*event.measurements, *kept)) if event.failure is None else ():
@@ -174,4 +175,4 @@ def _measured_names(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator
             shown = ["nothing" if one is None else repr(one) for one in (event.measurements.get(name), kept.get(name))]
             yield f"the log has {name} = {shown[0]}, its record {shown[1]}"
     if event.covariates and dict(event.covariates) != covariates_of(visit.values()):
-        yield "the covariates in the log are not those of its record"
+        yield "the covariates in the log differ from those in the record"

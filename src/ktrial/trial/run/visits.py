@@ -21,6 +21,7 @@ from ktrial.bench.suite import Task
 from ktrial.judge.model.judgement import NextStep
 from ktrial.judge.model.log import ArmBuilt, BlockVoided, RunEnded, TrialEnd
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.kit.units import show_seconds
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Clock
 from ktrial.trial.arms.arms import Arms
@@ -161,8 +162,8 @@ class MachineVisits:
         self._standing.append(TrialEnd(reason=_OUT_OF_TIME))
         if not self._standing.drawn:
             raise BadInput(
-                f"time = {self._time_s:g} s is not enough for one block, which takes about {block_s:.2g} s "
-                "after the warm-up",
+                f"time = {show_seconds(self._time_s)} is not enough for one block, which takes about "
+                f"{show_seconds(block_s)} after the warm-up",
                 hint="allow more time, or make the runs shorter",
             )
         return True
@@ -218,7 +219,7 @@ class MachineVisits:
         if not scores:
             raise BadRun(
                 f"all {WARM_MOST} warm-up runs are void; the last one: {void}",
-                hint="wait for a quieter machine, or set another limit in [gates] of a protocol",
+                hint="remove this cause, or set another limit in [gates] of a protocol",
             )
 
     def _warm_up_commands(self) -> None:
@@ -294,9 +295,9 @@ class MachineVisits:
             return
         if self._standing.has_measured(arm):
             return
-        told = f"a benchmark fails in the arm {arm}: {failure}"
+        told = f"a benchmark fails in arm {arm}: {failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-        raise BadRun(told, hint=f"check [arms.{arm}], and run `ktrial bench` to see the benchmark's output")
+        raise BadRun(told, hint=f"run the benchmark or command of arm {arm} by hand to see why it fails")
 
     def _renew(self, block: int | None, arm: str) -> None:
         began_ns = self._clock.monotonic_ns()

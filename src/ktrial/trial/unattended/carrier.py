@@ -170,7 +170,7 @@ class Carrier:
         if hashlib.sha256(text).hexdigest() != part.sha256:
             raise AgentError(
                 "lost",
-                f"cannot use the agent's copy of plan {name}: its digest differs",
+                f"cannot use the agent's copy of plan {name}: the SHA-256 differs",
                 hint="run the same command again",
             )
         while True:

@@ -161,9 +161,9 @@ def _beyond(what: str, step: str | None = None) -> Refused:
 
 
 def refuse_shape(names: Sequence[tuple[str, bool]]) -> None:
-    """Raise Refused for the first part in `names` that the trial has, because a plan cannot carry it.
+    """Raise Refused for the first feature in `names` that the trial has, because a plan cannot carry this feature.
 
-    `names` pairs each part with whether the trial has it.
+    `names` pairs each feature with whether the trial has it.
     """
     for what, has_it in names:
         if has_it:

@@ -24,6 +24,7 @@ from ktrial.trial.unattended.plan import PlannedCommand
 
 #: Requests that may come once more than in the plan; the newest answer is repeated.
 _AGAIN = frozenset(("sample", "facts"))
+_REPEAT = "run `ktrial trial resume` without --unattended to repeat the runs"
 
 
 class Unanswered(KtrialError):
@@ -62,7 +63,7 @@ class Answers:
         elif do in _AGAIN and key in self._last:
             return self._last[key]
         else:
-            raise Unanswered(f"the log of the plan lacks an answer to {do!r}")
+            raise Unanswered(f"the log of the plan lacks an answer to {do!r}", hint=_REPEAT)
         self.now = found
         return found
 
@@ -93,7 +94,7 @@ class Answers:
 
 def _content(answer: PlanAnswer) -> dict[str, Any]:
     if answer.ok is None:
-        raise Unanswered(f"the log of the plan has no content for {answer.do!r}")
+        raise Unanswered(f"the log of the plan has no content for {answer.do!r}", hint=_REPEAT)
     return answer.ok
 
 

@@ -61,8 +61,8 @@ class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
 class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's reply to `boot-status`.
 
-    `armed` is the entry of ktrial that the loader boots next, and `running` the entry of ktrial that booted. None means
-    that it is no entry of ktrial.
+    `armed` names the entry that the loader boots next, `running` the entry that booted. Each is None for an entry that
+    ktrial did not write.
     `guards` are the units that must be active for a boot to be healthy.
     """
 
@@ -102,7 +102,7 @@ def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
 
 
 def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
-    """Return the state of the attempt, and the event that shows it, if the log has one."""
+    """Return the state of the attempt, and the event that shows this state; None if the log has no such event."""
     events = status.of_attempt()
     if status.running is not None:
         own = [one for one in events if one.boot_id == status.boot_id and one.entry == status.running]

@@ -92,7 +92,8 @@ def parse_changes(arguments: Iterable[str]) -> tuple[WordChange, ...]:
         key = change.word.text if change.word.name in _ADD_UP | _PAGES else change.word.name.replace("-", "_")
         before = found.setdefault(key, change)
         if before != change:
-            raise Contradiction(f"{before.text} and {change.text} exclude each other", hint="name only one of the two")
+            why = f"{before.text} and {change.text} exclude each other"
+            raise Contradiction(why, hint=f"leave out {before.text} or {change.text}")
     if not found:
         raise BadInput("no kernel argument given", hint="name a kernel argument, such as nohz_full=2-9 or -quiet")
     return tuple(found.values())
@@ -129,7 +130,7 @@ def base_words(command_line: str, loader: str) -> tuple[str, ...]:
     if mark is not None:
         raise Refused(
             f"cannot prepare a boot: this boot is a trial boot already ({mark})",
-            hint="end this trial boot with `ktrial boot keep` or `ktrial boot undo`, and boot the default entry",
+            hint="run `ktrial boot keep` or `ktrial boot undo`, then boot the default entry",
         )
     return words
 
@@ -137,8 +138,8 @@ def base_words(command_line: str, loader: str) -> tuple[str, ...]:
 def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLine:
     """Return the command line with the changes.
 
-    Raise BadInput if the command line already has an argument to add, or lacks one to remove. Raise Refused if it would
-    be too long, or if a boot loader would interpret some of its characters.
+    Raise BadInput if the command line already has an argument to add, or lacks one to remove. Raise Refused if the
+    result would be too long, or if a boot loader would interpret some of its characters.
     """
     changes = tuple(changes)
     left, words, removed = list(base), [], []
@@ -175,7 +176,7 @@ def _require_safe(words: Iterable[str]) -> None:
     if strange is not None:
         raise Refused(
             f"cannot copy {strange} from the kernel command line: a boot loader would interpret some of its characters",
-            hint=f"if the machine boots without this argument, add '-{strange.partition('=')[0]}'",
+            hint=f"add '-{strange.partition('=')[0]}' if the machine boots without this argument",
         )
 
 
@@ -185,7 +186,7 @@ def _require_room(line: ChangedLine) -> None:
         raise Refused(
             f"cannot prepare a boot: the command line would need {needed} bytes, but the kernel accepts at most"
             f" {MOST_BYTES}",
-            hint="try fewer kernel arguments at once, or remove some with -NAME",
+            hint="remove some kernel arguments with -NAME",
         )
 
 

@@ -126,8 +126,8 @@ def plan_boot(
     is_other = kernel is not None and kernel != running.file
     if not changes and not is_other and entry == TRIAL:
         raise BadInput(
-            "nothing to try: this kernel is already running with these arguments",
-            hint="add another argument, -NAME or another kernel",
+            "nothing to try: this kernel is running already",
+            hint="name another kernel, or a kernel argument such as nohz_full=2-9 or -quiet",
         )
     loaded = _other(grounds, config, running, kernel) if kernel is not None and is_other else running
     path = _place(grounds, entry)
@@ -248,7 +248,7 @@ def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
     if found is None:
         raise _cannot(
             f"no entry of {grounds.grub_path} loads the running kernel ({kernel})",
-            f"run `grub-mkconfig -o {grounds.grub_path}` (or `update-grub`) and boot an entry of its menu",
+            f"run `grub-mkconfig -o {grounds.grub_path}` (or `update-grub`), then boot an entry of GRUB's menu",
         )
     return _loaded_by_grub(found, grounds, config)
 
@@ -319,7 +319,7 @@ def _in_boot(path: str, grounds: BootGrounds) -> str:
     name = posixpath.basename(path)
     if (found := f"/boot/{name}") in grounds.files:
         return found
-    raise _cannot(f"{found} does not exist, but GRUB loads it as {path}", "mount /boot, or install the kernel again")
+    raise _cannot(f"GRUB loads {path}, but {found} does not exist", "mount /boot, or install the kernel again")
 
 
 def _running_entry(grounds: BootGrounds) -> _Loaded:

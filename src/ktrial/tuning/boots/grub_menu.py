@@ -65,7 +65,7 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that loads Linux.
 
     Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot reproduce. `ids` are the IDs of the
-    submenus around it and its own ID; a missing ID is empty.
+    submenus around the entry and its own ID; a missing ID is empty.
     """
 
     title: str
@@ -83,7 +83,7 @@ class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `has_entry_files` means that it runs GRUB's command `blscfg`, which reads entries from other files. `modules` are
     the modules that it loads before that command, and `search` is the UUID that it searches for. `may_ask_password`
-    means that GRUB asks for one only under a condition, as Fedora's does if there is a `user.cfg`.
+    means that GRUB asks for a password only under a condition, as Fedora's does if there is a `user.cfg`.
     """
 
     entries: tuple[MenuEntry, ...] = ()

@@ -49,13 +49,13 @@ def _of_image(file: str, header: KernelHeader, kernel: KernelScene) -> Iterator[
         yield Obstacle(
             kind="unsigned",
             message=f"Secure Boot is on, and {file} is not signed: the boot loader would stop with an error",
-            hint="sign the kernel with a key that the firmware or shim knows (sbsign), or turn Secure Boot off",
+            hint="sign the kernel with a key that the firmware or shim knows, for example with sbsign",
         )
     if not kernel.is_packaged:
         yield Obstacle(
             kind="not-packaged",
             message=f"no package owns {file}, and a kernel has full control of this machine",
-            hint=f"if you built this kernel or trust who did, add {YES_KERNEL}",
+            hint=f"add {YES_KERNEL} if you trust whoever built this kernel",
             needs=YES_KERNEL,
         )
 
@@ -90,7 +90,7 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
             yield Obstacle(
                 kind="no-driver",
                 message=f"{release} has no driver for the root file system here: {', '.join(lacking)}",
-                hint="build this driver into the kernel, or install it as a module",
+                hint="build the driver into the kernel or as a module",
             )
     if (unbuilt := unbuilt_modules(kernel.dkms, running, release)) and release != running:
         yield Obstacle(

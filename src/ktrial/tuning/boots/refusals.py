@@ -130,7 +130,7 @@ def _of_no_loader(reason: NoLoader) -> Obstacle:
         "bootc-loader-entries": "image-based",
         "uki-addon": "unified-kernel",
     }
-    export = f"`ktrial export boot:NAME=VALUE --to {reason.target}` writes the arguments for it; then boot by hand"
+    export = f"write the arguments with `ktrial export boot:NAME=VALUE --to {reason.target}`, then boot by hand"
     return Obstacle(
         kind=kinds.get(reason.target, "no-loader"),
         message=reason.reason,
@@ -206,7 +206,7 @@ def _waiting_menu(message: str, hint: str) -> Obstacle:
     return Obstacle(
         kind="menu",
         message=f"{message}, so every boot waits for a person",
-        hint=f"{hint}; or stay at the machine and add {ANYWAY}",
+        hint=f"{hint} ({ANYWAY} if a person stays at the machine)",
         needs=ANYWAY,
     )
 
@@ -227,13 +227,13 @@ def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     elif "boot_counter" in values:
         yield _not_cleared(
             "it counts boots itself (boot_counter, as greenboot does), and may choose another entry",
-            f"if no update is pending, run `grub-editenv {grub.folder}/grubenv unset boot_counter`",
+            f"run `grub-editenv {grub.folder}/grubenv unset boot_counter` once no update is pending",
         )
     elif values.get("next_entry"):
         yield Obstacle(
             kind="already-armed",
             message=f"GRUB will boot {values['next_entry']!r} next, because something else set next_entry",
-            hint=f"run `grub-editenv {grub.folder}/grubenv unset next_entry`, or reboot first",
+            hint=f"run `grub-editenv {grub.folder}/grubenv unset next_entry`",
         )
 
 
@@ -241,7 +241,7 @@ def _not_cleared(why: str, hint: str | None = None) -> Obstacle:
     return Obstacle(
         kind="no-one-shot",
         message=f"GRUB cannot be trusted to boot an entry only once, because {why}",
-        hint=hint or f"give /boot a partition of its own with ext4; or {_BY_HAND}",
+        hint=hint or f"{_BY_HAND}; ktrial needs /boot on a partition of its own with ext4",
     )
 
 
@@ -287,7 +287,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
         yield Obstacle(
             kind="already-armed",
             message=f"systemd-boot will boot {found.one_shot!r} next, because something else set the one-shot entry",
-            hint="run `bootctl set-oneshot ''`, or reboot first",
+            hint="run `bootctl set-oneshot ''`",
         )
     own = next((path for path, text in entries.items() if _is_foreign(path, text)), None)
     if own is not None:
@@ -304,13 +304,13 @@ def _of_kexec(scene: BootScene, found: KexecScene) -> Iterator[Obstacle]:
         yield Obstacle(
             kind="no-one-shot",
             message="--kexec needs the program kexec, which is not installed",
-            hint="install the package kexec-tools, or leave out --kexec",
+            hint="install the package kexec-tools",
         )
     if found.is_locked:
         yield Obstacle(
             kind="no-one-shot",
             message="this kernel cannot start another one until the next boot (kernel.kexec_load_disabled is 1)",
-            hint="leave out --kexec, or remove what sets the value and reboot",
+            hint="leave out --kexec",
         )
     yield Obstacle(
         kind="kexec",
@@ -329,14 +329,14 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
         yield Obstacle(
             kind="encrypted-disk",
             message="the disk is encrypted, and each boot may wait for its passphrase",
-            hint=f"stay at the machine and add {ANYWAY}; or let a TPM open the disk (`man systemd-cryptenroll`)",
+            hint=f"add {ANYWAY} if a person stays at the machine; a TPM can open the disk too (systemd-cryptenroll)",
             needs=ANYWAY,
         )
     if scene.power == "battery":
         yield Obstacle(
             kind="battery",
             message="this machine runs on its battery, which may be empty before the last boot",
-            hint=f"plug in the charger, or add {ANYWAY}",
+            hint=f"plug in the charger ({ANYWAY} accepts the risk)",
             needs=ANYWAY,
         )
     if scene.remote_users:
@@ -344,7 +344,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
         yield Obstacle(
             kind="users",
             message=f"others are logged in over the network, and would lose their work: {names}",
-            hint=f"agree on a time with them, or add {ANYWAY}",
+            hint=f"add {ANYWAY} once these users agree",
             needs=ANYWAY,
         )
     if scene.watchdog is None:
@@ -352,7 +352,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
             kind="no-watchdog",
             message="no hardware watchdog: if the trial boot hangs and its kernel cannot even panic, a person has"
             " to reset the machine",
-            hint="load the driver of the watchdog (`wdctl` shows it), or stay near the machine",
+            hint="stay near the machine",
             is_note=True,
         )
     words = set(scene.command_line.split())

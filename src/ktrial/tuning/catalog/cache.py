@@ -103,7 +103,9 @@ def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
         try:
             status = file.stat()
         except OSError as error:
-            raise BadInput(why_unread(error), file=str(file), hint="make the file readable, or remove it") from None
+            raise BadInput(
+                why_unread(error), file=str(file), hint="remove the file, or make its folder accessible"
+            ) from None
         stamp.append((str(file), status.st_mtime_ns, status.st_size))
     return stamp
 

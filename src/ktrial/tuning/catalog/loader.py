@@ -149,7 +149,8 @@ def _read_knobs(
 
 def check_profile_name(name: str) -> None:
     if not _PROFILE_NAME.fullmatch(name):
-        raise BadInput(f"invalid profile name {name!r}", hint="use only letters, digits and . _ -")
+        hint = "use letters, digits and . _ - with a letter or digit first"
+        raise BadInput(f"invalid profile name {name!r}", hint=hint)
 
 
 def _checked_profile(path: Path, profile: Profile, profiles: dict[str, Profile]) -> Profile:

@@ -41,10 +41,11 @@ def _power(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     if facts.value("power.source") == "battery":
         level = facts.value("battery.level")
         charge = f", {level} % left" if level is not None else ""
-        yield _disturbs("battery", f"runs on battery{charge}", "plug it in: clocks and power limits differ on battery")
+        advice = "plug in the charger: clocks and power limits differ on battery"
+        yield _disturbs("battery", f"runs on battery{charge}", advice)
     elif (level := facts.value("battery.level")) is not None and level < LOW_BATTERY_PERCENT:
         yield _may_disturb(
-            "battery", f"battery at {level} %: charging shares the power limit", "measure when it is charged"
+            "battery", f"battery at {level} %: charging shares the power limit", "measure when the battery is charged"
         )
 
 
@@ -55,7 +56,7 @@ def _heat(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _disturbs(
             "heat",
             f"{hottest.get('kind') or hottest.get('name')} is at {hottest['temperature_c']:.0f} °C",
-            "let it cool down; start each run at the same temperature",
+            "let the machine cool down to the same temperature before each run",
         )
 
 
@@ -71,7 +72,7 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _may_disturb(
             "boost",
             "boost is enabled: clocks drop with heat and with busy neighbouring cores",
-            "the profile `quiet` disables boost if the driver can",
+            "apply the profile `quiet`, which disables boost if the driver can",
         )
     clocksource = facts.value("kernel.clocksource")
     if clocksource is not None and clocksource not in _STEADY_CLOCKS:
@@ -84,7 +85,7 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
 
 def _phone(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     if facts.value("phone.low_power") is True:
-        yield _disturbs("battery saver", "battery saver is on: it lowers clocks", "turn it off in the settings")
+        yield _disturbs("battery saver", "battery saver is on: it lowers clocks", "turn battery saver off")
     status = facts.value("phone.thermal_status")
     if isinstance(status, int) and status > 0:
         yield _disturbs(
@@ -92,14 +93,14 @@ def _phone(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         )
     if facts.value("phone.screen") == "off":
         yield _may_disturb(
-            "screen", "the screen is off: the phone may sleep", "turn it on, and let it stay awake in developer options"
+            "screen", "the screen is off: the phone may sleep", "keep the screen on (Stay awake in developer options)"
         )
     services = facts.value("phone.services")
     if services:
         yield _may_disturb(
             "services",
             f"{', '.join(services)}: may change clocks, governors and limits during a run",
-            "a trial reads its settings back after each run; stop a service as root if it writes them",
+            "stop a service as root if it writes your settings, which a trial reads back after each run",
         )
 
 
@@ -119,7 +120,7 @@ def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _may_disturb(
             "guest",
             f"a {virtual} guest: the host's load and scheduler are part of every number",
-            "results hold for this guest only; repeat them on bare metal before claiming more",
+            "repeat the results on bare metal before claiming more than this guest",
         )
 
 
@@ -156,7 +157,7 @@ def _memory(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _may_disturb(
             "swap",
             f"{used / (1 << 20):.0f} MiB are swapped out: the first run that touches them is slowed down",
-            "swapoff and swapon, or reboot, before measuring",
+            "run `swapoff -a && swapon -a` before measuring",
         )
 
 
@@ -167,14 +168,14 @@ def _others(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _disturbs(
             "other tuners",
             f"running: {', '.join(map(str, services))}",
-            "stop them, or keep them running for all measurements: they may change knobs",
+            "run either all measurements or none with these services, which may change knobs",
         )
     if facts.value("kernel.sched_ext_state") == "enabled":
         name = facts.value("kernel.sched_ext_name") or "a scheduler"
         yield _disturbs(
             "sched_ext",
             f"{name} replaces the kernel's own scheduler",
-            "the kernel's scheduler knobs have no effect while it is loaded",
+            "stop this scheduler to measure the kernel's own, whose knobs have no effect now",
         )
 
 

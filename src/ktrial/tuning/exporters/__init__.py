@@ -116,7 +116,7 @@ def _inexpressible(refused: Sequence[tuple[LastingSetting, str]], known: Sequenc
             hints[able[0]] = None
     shown = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
     more = " ".join(f"--to {name}" for name in hints)
-    return BadInput(f"cannot export {shown}", hint=f"add {more}" if more else "leave out what cannot be exported")
+    return BadInput(f"cannot export {shown}", hint=f"add {more}" if more else "leave out these settings")
 
 
 def _able_text(setting: LastingSetting, able: Sequence[str]) -> str:

@@ -42,10 +42,10 @@ _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "w
 
 
 class PhoneValue(msgspec.Struct, frozen=True):
-    """A value that a module computes on the phone: a recipe of its functions.sh, with its argument.
+    """A value that a module computes on the phone, with a recipe of the module's functions.sh and an argument.
 
-    `beside` names another file of the same folder. For the recipe `first` it lists the offered words, otherwise it must
-    show a word in brackets. It is empty if no other file is needed.
+    `beside` names another file in the same folder; it is empty if no other file is needed. For the recipe `first` that
+    file lists the offered words, otherwise that file must show a word in brackets.
     """
 
     recipe: str

@@ -48,7 +48,7 @@ def lasting_settings(
     more: Reasons = lambda _: (),
     resolver: Resolver | None = None,
 ) -> tuple[tuple[LastingSetting, ...], tuple[Omission, ...]]:
-    """Return the settings in the order in which to write them, and the settings that are left out.
+    """Return the settings in the order in which to write them, and those that do not last.
 
     `more` returns further reasons for a setting without a verdict. `resolver` resolves a setting; by default ktrial
     resolves it for this machine.
@@ -64,7 +64,8 @@ def lasting_settings(
             is_same = before is None or before.text == setting.text or origins[setting.address] == one.origin
             if before is not None and not is_same:
                 raise Contradiction(
-                    f"{setting.address} is set twice: {before.text} and {setting.text}", hint="remove one of the two"
+                    f"{setting.address} is set twice: {before.text} and {setting.text}",
+                    hint="remove one of the two settings",
                 )
             danger = (f"dangerous: {setting.knob.price}",) if setting.knob.risk == "dangerous" else ()
             reasons = (*one.reasons, *(() if one.judged else more(setting)), *danger)

@@ -42,7 +42,7 @@ def computed_value(
 def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
     """Raise BadInput for an invalid `{ compute = … }` table."""
     if "compute" not in recipe:
-        raise BadInput("a table as a value needs `compute`", hint=f"for example  value = {_FIRST_OFFERED}")
+        raise BadInput("a table as a value needs the key `compute`", hint=f"for example  value = {_FIRST_OFFERED}")
     name = str(recipe["compute"])
     if name not in _RECIPES:
         raise UnknownName("computed value", name, _RECIPES, hint=f"use one of: {', '.join(_RECIPES)}")

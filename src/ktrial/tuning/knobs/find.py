@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
 #: An error proposes at most this many knobs for a name that people use.
 _MOST_MEANT = 3
-_OWN = "put a knob of your own into ~/.config/ktrial/knobs/"
+_OWN = "your own go into ~/.config/ktrial/knobs/"
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
@@ -25,7 +25,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     if knob is None:
         is_whole = "." in name or ":" in name
         meant = [] if is_whole else [one.id for one in knobs_called(name, knobs)[:_MOST_MEANT]]
-        hint = f"did you mean {' or '.join(meant)}?" if meant else "run `ktrial knobs` to list all knobs, or " + _OWN
+        hint = f"did you mean {' or '.join(meant)}?" if meant else "run `ktrial knobs` to list all knobs; " + _OWN
         raise UnknownName("knob", name, () if meant else knobs, hint=hint)
     return knob
 

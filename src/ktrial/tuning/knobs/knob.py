@@ -184,7 +184,7 @@ def check_knob(knob: Knob) -> None:
     if knob.kind in WITHOUT_FILE and knob.places:
         raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob", hint="remove `places`")
     if knob.kind not in WITHOUT_FILE and not knob.files:
-        raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example places = ["/sys/…"]')
+        raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example  places = ["/sys/…"]')
     for place in knob.files:
         _check_place(knob, "places", place)
     for field in ("effective", "offers", "requires_choice"):
@@ -222,7 +222,7 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
 def in_write_order(
     items: Iterable[_T], names_of: Callable[[_T], Collection[str]], knobs: Mapping[str, Knob]
 ) -> list[_T]:
-    """Return the items in their order, but each item behind the items that the `after` of its knobs names.
+    """Return the items in their order, except that an item follows those that the `after` lists of its knobs name.
 
     `names_of` returns the names of the knobs that an item writes. Raise BadInput if the `after` lists form a circle.
     """
@@ -242,7 +242,7 @@ def in_write_order(
             circle = ", ".join(sorted({name for _, names in rest for name in names}))
             raise BadInput(
                 f"cannot order these knobs, because each must be written after another knob: {circle}",
-                hint="correct their `after` lists",
+                hint="correct the `after` lists of these knobs",
             )
         ready = [pair for pair in rest if pair not in late]
         result += [one for one, _ in ready]

@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A knob, with a selector if it has instances, and the value to set, if the condition `when` holds.
+    """A knob or some of its instances, and the value to set if the condition `when` holds.
 
     A `controlled` setting prepares a machine for measurements and is not itself under test.
     """

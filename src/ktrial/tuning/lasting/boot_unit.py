@@ -47,7 +47,7 @@ def place_in_unit(change: Change) -> LastingEntry | Omission | None:
         group, name = posixpath.split(path.removeprefix(_GROUPS))
         if name in _PROPERTIES:
             reason = f"systemd itself sets {name} of its control groups"
-            hint = f"`systemctl set-property {group or '-.slice'} {_PROPERTIES[name]}=…` makes it last"
+            hint = f"run `systemctl set-property {group or '-.slice'} {_PROPERTIES[name]}=…` instead"
             return Omission(change.address, reason, change.new_text, hint)
         if group not in _EARLY_GROUPS:
             reason = f"systemd makes the control group {group} only when it is needed"

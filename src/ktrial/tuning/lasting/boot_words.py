@@ -144,7 +144,7 @@ def place_word(
     if word is None or reason is not None:
         return Omission(address, reason or "no kernel argument expresses this setting", value)
     if loader is not None:
-        export = f"`ktrial export {address}={value} --to {loader.target}` writes them for it"
+        export = f"run `ktrial export {address}={value} --to {loader.target}` instead"
         own = loader.hint or f"add  {word}  to the kernel command line"
         return Omission(address, loader.reason, value, export if loader.target else own)
     if not _WORD.fullmatch(word):
@@ -153,7 +153,7 @@ def place_word(
     holds = {"name": name, "value": text} if equals else {"name": name}
     entry = LastingEntry(form="grub.d", holds=holds, values={address: value})
     if knob.risk == "dangerous" and not allow_dangerous and _guarded_pattern(name) is None:
-        return Omission(address, f"dangerous: {knob.price}", value, "use --yes-dangerous to keep it anyway")
+        return Omission(address, f"dangerous: {knob.price}", value, "add --yes-dangerous to accept the danger")
     return entry
 
 

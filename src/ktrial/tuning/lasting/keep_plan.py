@@ -49,8 +49,8 @@ def plan_keep(
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last.
 
-    A setting whose trial gave another verdict than `better` is left out, unless the user named it on its own: `named`
-    holds the origins of these settings. `lines` are entries of GRUB's drop-in that are not settings: arguments to
+    The plan leaves out a setting whose trial gave another verdict than `better`, unless `named` holds its origin: the
+    user named the setting on its own. `lines` are entries of GRUB's drop-in that are not settings: arguments to
     remove, and the default kernel.
     """
     at_load = {
@@ -64,7 +64,7 @@ def plan_keep(
     for change in (*plan.changes, *plan.same, *at_load.values()):
         proof = proofs.get((change.address, change.new_text))
         if proof is not None and proof.verdict != "better" and change.origin not in named:
-            hint = f"to keep this setting anyway, add {change.address}={change.new_text}"
+            hint = f"add {change.address}={change.new_text} to keep this setting anyway"
             left.append(Omission(change.address, f"it is {proof.text}", change.new_text, hint))
             continue
         if change.path == COMMAND_LINE:

@@ -107,7 +107,7 @@ def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader
     if name not in found:
         return NoLoader(
             f"cannot find {name} here; looked for {', '.join(_MARKS[name])}",
-            hint="leave out --loader, or name another boot loader",
+            hint="leave out --loader",
         )
     return name
 
@@ -120,7 +120,7 @@ def _judge_named(name: str, signs: LoaderSigns) -> NoLoader | None:
     if name == "systemd-boot" and signs.some(_KERNEL_INSTALL):
         return NoLoader("kernel-install makes the entries of systemd-boot here", "kernel-install")
     target = _TARGETS.get(name)
-    hint = None if target else "add the arguments to that file yourself (keep a copy)"
+    hint = None if target else f"add the arguments to the files of {name} yourself (keep a copy)"
     mark = signs.some(_MARKS[name])[0]
     return NoLoader(f"ktrial does not edit the files of {name} ({mark})", target, hint)
 
@@ -132,7 +132,7 @@ def _by_firmware(info: str, found: Mapping[str, str]) -> str | None:
 
 def _doubt(found: Mapping[str, str]) -> NoLoader:
     if not found:
-        return NoLoader(f"no boot loader was found in {', '.join(_FOLDERS)} (looked for {', '.join(_MARKS)})")
+        return NoLoader(f"cannot find a boot loader in {', '.join(_FOLDERS)} (looked for {', '.join(_MARKS)})")
     names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
     return NoLoader(
         f"this system has {names}, and the firmware does not say which one boots",

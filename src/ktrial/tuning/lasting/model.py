@@ -104,9 +104,9 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class GuardedWord(msgspec.Struct, frozen=True):
-    """A kernel argument whose addition or removal weakens the machine's protection, and the price of that.
+    """A kernel argument whose addition or removal weakens the machine's protection, and the price.
 
-    `word` is the argument as written; before it stands a `-` if `ktrial keep` removes it.
+    `word` is the argument as written, after a `-` if it is removed.
     """
 
     name: str

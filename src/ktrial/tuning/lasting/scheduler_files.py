@@ -50,7 +50,8 @@ _OF_OWN_SCHEDULER = ("sched:", "feature:", "kernel.sched_")
 class MeasuredScheduler(NamedTuple):
     """The scheduler of a trial's arm: program and options, and its mode if scx_loader started it.
 
-    `ops` is the name that sched_ext shows, if it differs from the program's. `reason` is text for the file.
+    `ops` is the name that sched_ext shows, if it differs from the program's. `reason` is the verdict
+    of the trial, for the file that starts the scheduler at boot.
     """
 
     run: tuple[str, ...]
@@ -76,7 +77,8 @@ def look_for_starters(machine: Machine) -> BootSchedulers:
     readings = machine.read([*(PLACES[form] for form in SHARED_FORMS), *_VENDOR])
     for path, one in readings.items():
         if one is not None and one.data is None:
-            raise Refused(f"cannot read {path}: {one.unreadable}", hint=f"make {path} readable, or skip the scheduler")
+            why = one.unreadable or one.invalid
+            raise Refused(f"cannot read {path}: {why}", hint=f"make {path} readable, or remove it")
     return BootSchedulers(
         units=[name for name in names if any(found[path] for path in units[name])],
         enabled=[name for name in names if any(found[path] for path in wants[name])],

@@ -222,7 +222,7 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
         reason,
         file=show_source(file),
         line=None if first is None else first.line_number,
-        hint="if the text has another format, use `ktrial profile import --format FORMAT`",
+        hint="run `ktrial knobs` to list the known knobs" if unknown else "name the format with --format",
     )
 
 
@@ -256,7 +256,7 @@ def spelled_setting(word: str, knobs: Mapping[str, Knob]) -> str:
     found = knob_at_path(path.strip(), value.strip(), knobs)
     if found is None:
         name = path.removeprefix("/proc/sys/").replace("/", ".") if path.startswith("/proc/sys/") else path
-        raise UnknownName("knob", name, knobs, hint="run `ktrial knobs` to list knobs, or `ktrial why` for this file")
+        raise UnknownName("knob", name, knobs, hint="run `ktrial knobs` to list all knobs")
     if found.knob.value.type == "feature" and value.strip():
         value = "off" if value.strip().startswith("NO_") else "on"
     return f"{found.address}{equals}{value}"

@@ -96,7 +96,7 @@ def _check_agreement(before: Change, after: Change) -> None:
     if before.origin != after.origin and before.new_text != after.new_text:
         raise Contradiction(
             f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
-            hint="remove one of the two, or put both into your own profile, where the later setting wins",
+            hint=f"leave out {before.origin} or {after.origin}; in your own profile the later setting wins",
         )
 
 
@@ -336,7 +336,7 @@ def _add_zram(zram: dict[str, tuple[Setting, str]], knob: Knob, setting: Setting
             raise Contradiction(
                 f"{setting.knob}={show_value(setting.value)} and {other.knob}={show_value(other.value)}: a plan can set"
                 " up only one zram device, in one way",
-                hint="name the same device in both, or apply one after the other",
+                hint="leave out one of the two settings",
             )
     zram[knob.id] = (setting, origin)
 

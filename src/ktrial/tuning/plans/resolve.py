@@ -32,8 +32,8 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
     """
     if not words:
         raise BadInput(
-            "nothing to plan",
-            hint="name a profile (`ktrial profiles`) or settings, for example  ktrial plan vm.swappiness=10",
+            "no profile or setting given",
+            hint="name a profile (`ktrial profiles` lists them) or a setting, such as vm.swappiness=10",
         )
     requests = []
     for word in words:

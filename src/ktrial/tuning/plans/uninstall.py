@@ -11,7 +11,7 @@ from ktrial.machine.transactions import Reverted, RevertReply, decode_reply, is_
 
 
 class Uninstalled(msgspec.Struct, frozen=True):
-    """What was reverted and which files were removed."""
+    """The reverted transactions, and the removed files."""
 
     reverted: tuple[Reverted, ...]
     files: tuple[str, ...]

@@ -121,7 +121,7 @@ class _StateFiles:
         self._unreadable: list[Unclear] = []
 
     def unclear(self) -> Iterator[Unclear]:
-        """Yield what could not be compared. Call it after `differences`."""
+        """Yield what could not be compared. Call `differences` first."""
         yield from self._unreadable
         for folder, (why, count) in sorted(self._hidden.items()):
             yield Unclear(name=f"{count} file{'s'[: count != 1]} below {folder}", why=why)

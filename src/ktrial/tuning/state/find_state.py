@@ -39,6 +39,8 @@ def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[b
 
     A label means its newest session with states; without a place, the newest state of that session. If a session is
     named without a place, all of its states must be equal.
+
+    Raise UnknownName if there is no such session, label or place, BadInput if the session has no or several states.
     """
     name, _, place = which.partition(":")
     sessions = store.sessions()

@@ -59,7 +59,7 @@ class MachineLock:
             raise Busy(
                 "busy",
                 f"another trial runs on this machine: {_holder(file)}",
-                hint="end that trial with Ctrl-C, or wait: two trials disturb each other even with separate stores",
+                hint="wait until that trial ends, because two trials disturb each other even with separate stores",
             ) from None
         self._descriptor = descriptor
         return True

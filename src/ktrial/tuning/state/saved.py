@@ -34,14 +34,14 @@ class SavedStates:
         if not _NAME.fullmatch(name) or name == "now":
             raise BadInput(
                 f"invalid name {name!r} for a state",
-                hint="use letters, digits and . _ -, or -o FILE; `now` is reserved",
+                hint="use letters, digits and . _ - with a letter or digit first; `now` is reserved",
             )
         path = self._path(name)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise KtrialError(
-                f"cannot create {self._folder}: {error.strerror}", hint="free some space, or use -o FILE"
+                f"cannot create {self._folder}: {error.strerror}", hint="use -o FILE with a path elsewhere"
             ) from None
         write_whole(path, data)
         return path
@@ -79,5 +79,5 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"cannot write {path}: {error.strerror}", hint="free some space, or make the folder writable"
+            f"cannot write {path}: {error.strerror}", hint=f"check the free space and the permissions of {path.parent}"
         ) from None

@@ -17,7 +17,7 @@ from ktrial.judge.stats.phases import Phases
 from ktrial.judge.stats.stutters import Episode, Stutters, choose_stutters, episodes, late_frames, recurrence, within
 from ktrial.judge.stats.time_blocks import mean_over
 from ktrial.kit.errors import BadInput
-from ktrial.kit.units import show_seconds
+from ktrial.kit.units import show_seconds, three_digits
 from ktrial.recordings.model import Event, Frames, Recording, phases_of, rate_of
 from ktrial.watch.diagnosis.causes import AtWork, at_work
 from ktrial.watch.diagnosis.devices import devices
@@ -65,7 +65,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     stutters = _clear_of_gaps(_late(recording.frames, recording.begin_s, recording.end_s, limit_s), recording)
     if stutters.count > min(_MOST_STUTTERS, _MOST_SHARE * len(recording.frames.ends_s)):
         raise BadInput(
-            f"too many stutters, {stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late",
+            f"too many stutters: {stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late",
             file=recording.name,
             hint="for example  --limit 50ms" if limit_s is None else f"use a --limit above {show_seconds(limit_s)}",
         )
@@ -212,7 +212,7 @@ def _worst(one: Coincidence, working: AtWork, stutters: Stutters) -> Worst | Non
     if near:
         longest = max(near, key=lambda event: event.duration_s or 0.0)
         by = f" by {longest.thread}" if longest.thread else f" on {longest.device}" if longest.device else ""
-        seen = f"{longest.kind}{by}, {1e3 * (longest.duration_s or 0.0):.3g} ms"
+        seen = f"{longest.kind}{by}, {three_digits(1e3 * (longest.duration_s or 0.0))} ms"
     else:
         seen = ", ".join(working.shown_by[:2])
     worst = Worst(begin_s=begin_s, duration_s=end_s - begin_s, seen=seen)

@@ -52,7 +52,7 @@ def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -
             raise BadInput(
                 f"the recording has no comparable figures ({'; '.join(_why(missing))})",
                 file=recording.name,
-                hint="record again for longer with `ktrial watch`",
+                hint="record for longer with `ktrial watch`",
             )
         left_out += [f"{recording.name}: {why}" for why in _why(missing)]
         runs.append(_run(recording, number, label, [(one, outcomes[one.outcome]) for one in measurements]))

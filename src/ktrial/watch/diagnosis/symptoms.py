@@ -23,7 +23,7 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
     found: dict[str, Symptom] = {}
     for symptom in read_toml(path, SymptomFile).symptom:
         if symptom.id in found:
-            raise BadInput(f"duplicate symptom {symptom.id}", file=str(path), hint="rename one of the two")
+            raise BadInput(f"duplicate symptom {symptom.id}", file=str(path), hint="rename one of the two symptoms")
         try:
             for remedy in symptom.remedy:
                 knob = find_knob(remedy.knob, catalog.knobs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 from ktrial.kit.errors import BadInput
-from ktrial.kit.units import show_bytes
+from ktrial.kit.units import show_bytes, three_digits
 from ktrial.machine.ports import Machine
 from ktrial.recordings.model import GroupLimits, Recording, Series, rate_of
 from ktrial.tuning.knobs.knob import Knob
@@ -54,7 +54,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
         raise BadInput(f"{group.path} no longer has a limit to raise (the value is {now})")
     value = int(min(max(held, int(now)) * _ROOM, total)) // page_bytes * page_bytes
     if value <= int(now):
-        raise BadInput(f"{group.path} may already use {now}, all of this machine's memory")
+        raise BadInput(f"{group.path} may already use {show_bytes(int(now))}, all of this machine's memory")
     because = f"its peak use, including swap, was {show_bytes(held)}; a quarter is added"
     return Computed(_address(knob, group), str(value), because, _own_group(knob, group, recording, machine))
 
@@ -79,8 +79,8 @@ def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     cpus = machine.facts(("cpu.threads",)).value("cpu.threads")
     unlimited = isinstance(cpus, int) and wanted_us >= cpus * period_us
     because = (
-        f"while throttled it used {used_s:.3g} s of CPU time and would have used {held_s:.3g} s more"
-        f"{', all CPUs together' if unlimited else ''}"
+        f"while throttled, the group used {three_digits(used_s)} s of CPU time and would have used "
+        f"{three_digits(held_s)} s more{', all CPUs together' if unlimited else ''}"
     )
     value = f"{'max' if unlimited else wanted_us} {period_us}"
     return Computed(_address(knob, group), value, because, _own_group(knob, group, recording, machine))

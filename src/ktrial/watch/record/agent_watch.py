@@ -182,7 +182,8 @@ def nvidia(hertz: float | None) -> NvidiaSource | None:
         return None
     if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:
         raise BadInput(
-            f"--rate {NAME}: expected 0, or 1 to {_FASTEST_HZ:g} Hz, got {hertz:g}", hint=f"for example --rate {NAME}=1"
+            f"--rate {NAME}: expected 0, or 1 to {_FASTEST_HZ:g} Hz, got {hertz:g}",
+            hint=f"for example  --rate {NAME}=1",
         )
     return NvidiaSource(USUAL_HZ if hertz is None else hertz)
 

@@ -65,7 +65,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     frames, late = reply.positive("count"), reply.number("late_frames") or 0
     if left_out := reply.number("bursts_left_out"):
         raise BadRun(
-            f"the load skipped {left_out} of its bursts, which would have used up the reserve",
+            f"the load skipped {left_out} of its bursts, which would have left less free memory than reserve_bytes",
             hint="set a smaller burst_bytes or reserve_bytes",
         )
     return (

@@ -68,7 +68,7 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
-    """Parse JSON if the data begin with `{`, a histogram if they have the header of one, otherwise plain lines."""
+    """Parse JSON if the data begin with `{`, a histogram if they contain `# Histogram`, otherwise plain lines."""
     text = decode_output(data, source)
     if text.lstrip().startswith("{"):
         return read_json(data, source)

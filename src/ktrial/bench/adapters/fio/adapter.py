@@ -153,9 +153,9 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
         raise BadRun(
             f"{direction} at {found.throughput.value / 1e9:.4g} GB/s exceeds the plausible {ceiling / 1e9:g} GB/s: "
             "a cache may have answered",
-            hint="set a size larger than the memory, or raise ceiling if the disks are that fast"
+            hint="set the parameter size to more than the memory, or raise ceiling if the disks are that fast"
             if flag(parameters, "direct")
-            else "set direct=true",
+            else "set the parameter direct to true",
         )
     notes: tuple[str, ...] = ()
     if not flag(parameters, "direct"):

@@ -53,7 +53,7 @@ class FioJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, which ended at `timestamp_ms` (since 1970); `preamble` are warnings before the JSON.
+    """One run, which ended at `timestamp_ms` (since 1970; None if not printed). `preamble` are earlier warnings.
 
     `left_out` counts the lines after the JSON, in which fio repeats the results as text.
     """

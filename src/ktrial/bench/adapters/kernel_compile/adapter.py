@@ -66,7 +66,10 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
     """A kernel build; by default, it makes the usual image of this architecture with one job per CPU."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to build once. Raise BadInput if the tree is missing, or `target` on an unknown architecture."""
+        """Return how to build once.
+
+        Raise BadInput without `tree`, without `target` on an unknown architecture, and for an invalid value.
+        """
         given = {**self.parameters, **parameters}
         machine = facts.value("cpu.architecture")
         folder, image = _IMAGES.get(machine, ("", ""))
@@ -86,7 +89,8 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
 def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
     if not parameters["tree"]:
         raise BadInput(
-            "kernel-compile needs kernel sources", hint="name a clean tree, such as -p tree=/usr/src/linux-source-6.12"
+            "parameter tree is empty: the benchmark needs kernel sources",
+            hint="name a clean tree, such as -p tree=/usr/src/linux-source-6.12",
         )
     tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux", "an absolute path without spaces and colons")
     make = ("make", "-s", "-C", tree, f"O={DIRECTORY}/{_BUILD}", *(("LLVM=1",) if llvm else ()))
@@ -118,7 +122,7 @@ def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
     data = collected(raw, _CONFIG)
     config = read_kernel_config(data, _CONFIG)
     if not any(_MADE_IT.match(text) for name, text in raw.files.items() if name.endswith(".cmd")):
-        raise BadRun("make succeeded but wrote no image", hint="set the parameter target to one that writes an image")
+        raise BadRun("make succeeded but wrote no image", hint="set the parameter target to a kernel image")
     digest = hashlib.sha256(data).hexdigest()
     used = (("time", raw.wall_ns, 1e9, "ns"), ("user", raw.user_us, 1e6, "us"), ("system", raw.system_us, 1e6, "us"))
     return ParsedRun(

@@ -94,7 +94,7 @@ def _cross_cpu(parameters: Parameters) -> Invocation:
     first, second = whole(parameters, "cpu", 0, 65535), whole(parameters, "other_cpu", 0, 65535)
     if first == second:
         raise BadInput(
-            f"parameters cpu and other_cpu are both {first}: the two ends need different CPUs",
+            f"parameters cpu and other_cpu are both {first}: the two processes need different CPUs",
             hint="for example  -p cpu=0 -p other_cpu=1",
         )
     words = (str(first), str(second), str(whole(parameters, "loops", 10_000)))
@@ -175,7 +175,7 @@ def _read_memcpy(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if function not in run.throughput:
         raise BadRun(
             f"perf did not run {function}, only {', '.join(run.throughput)}",
-            hint="set the parameter function to one of these",
+            hint=f"set the parameter function to {next(iter(run.throughput))}",
         )
     details = {"throughput": {name: value.value for name, value in run.throughput.items()}}
     return ParsedRun(measurements=one_measurement("throughput", run.throughput[function]), details=details)

@@ -43,7 +43,10 @@ _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "u
 
 
 class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The last block of a label. Keys of `percentiles` are like "99" and "99.9"; `samples` is None if not printed."""
+    """The last percentiles that schbench printed for one kind of latency, or for requests per second.
+
+    Keys of `percentiles` are like "99" and "99.9"; `samples` is None if not printed.
+    """
 
     percentiles: Mapping[str, Quantity]
     minimum: Quantity | None
@@ -52,7 +55,7 @@ class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether the block has no samples: their number is 0 or, if it is not printed, the maximum is 0."""
+        """Whether there are no samples: schbench prints 0 as their number or, without a number, as the maximum."""
         if self.samples is not None:
             return self.samples == 0
         return self.maximum is not None and self.maximum.value == 0
@@ -115,13 +118,13 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
         elif text.startswith("final rps goal was "):
             goal = whole(text.removeprefix("final rps goal was "), source, line, "a goal")
     if not blocks:
-        raise unreadable(source, None, "", "output of schbench: it has no '… percentiles (…)' block")
+        raise unreadable(source, None, "", "output of schbench: it has no line '… percentiles (…)'")
     if layout == "2023" and not ended:
         raise unreadable(
             source,
             None,
             "",
-            "complete output of schbench: the lines about the whole run after the last block are missing",
+            "complete output of schbench: the lines about the whole run, such as 'average rps: …', are missing",
         )
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
     return SchbenchRun(
@@ -131,11 +134,11 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
 
 def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -> None:
     if current is None:
-        raise unreadable(source, line, text, "inside a block: there is no '… percentiles (…)' line before it")
+        raise unreadable(source, line, text, "below a line '… percentiles (…)'")
     if match := _ROW.fullmatch(text):
         key = f"{float(match[2]):g}"
         if key in current.percentiles:
-            raise unreadable(source, line, text, "the only such percentile of its block")
+            raise unreadable(source, line, text, "the only such percentile below its '… percentiles (…)' line")
         current.percentiles[key] = quantity(match[3], current.unit, source, line, f"the {key}th percentile")
     elif (match := _EXTREMES.fullmatch(text)) and current.extremes is None:
         low = quantity(match[1], current.unit, source, line, "the minimum")
@@ -147,14 +150,14 @@ def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -
 def _finished(block: _OpenSection, label: str, source: str) -> SchbenchBlock:
     if not block.percentiles or block.extremes is None:
         raise unreadable(
-            source, None, "", f"complete output of schbench: block {label} lacks its percentiles or its 'min=…, max=…'"
+            source, None, "", f"complete output of schbench: percentiles or 'min=…, max=…' of {label} are missing"
         )
     low, high = block.extremes
     return SchbenchBlock(percentiles=block.percentiles, minimum=low, maximum=high, samples=block.samples)
 
 
 def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
-    """Parse the file of `-j`, in the flat layout or in the nested one of early May 2025."""
+    """Parse the file of `-j`, in the flat layout or in the nested layout of early May 2025."""
     document = json_document(data, source)
     if "int" in document:
         flat = json_table(document["int"], source, "'int'")

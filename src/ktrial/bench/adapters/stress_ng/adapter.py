@@ -57,7 +57,7 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if entry.bogo_ops == 0:
         raise BadRun(
             f"stress-ng exited with status 0 but did no {stressor} operation",
-            hint="choose a stressor that this kernel supports",
+            hint="choose a benchmark whose stressor this kernel supports",
         )
     instances = whole(parameters, "instances", 0, 4096)
     if instances and entry.instances:

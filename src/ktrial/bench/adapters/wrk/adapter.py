@@ -85,9 +85,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         agree({"duration": f"{seconds}s"}, {"duration": run.duration})
     if any(run.errors.values()):
         listed = ", ".join(f"{kind} {count}" for kind, count in run.errors.items())
-        raise BadRun(
-            f"connections failed: {listed} (the timeout is 2 s)", hint="check whether nginx ended during the run"
-        )
+        raise BadRun(f"connections failed: {listed} (the timeout is 2 s)", hint="lower the parameter connections")
     if run.refused:
         raise BadRun(
             f"{run.refused} of {run.requests} responses were errors (neither 2xx nor 3xx)",

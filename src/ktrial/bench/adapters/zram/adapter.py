@@ -101,7 +101,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         return Probe(
             invocation=lambda _: _ASKED,
             why_not=lambda raw: _unknown(algorithm, raw),
-            next=f"boot a kernel with CONFIG_ZRAM_BACKEND_{algorithm.split('-')[0].upper()}, or one before 6.12 with "
+            next=f"boot a kernel with CONFIG_ZRAM_BACKEND_{algorithm.split('-')[0].upper()}, or Linux before 6.12 with "
             f"CONFIG_CRYPTO_{algorithm.split('-')[0].upper()}",
         )
 

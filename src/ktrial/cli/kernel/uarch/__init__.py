@@ -14,4 +14,4 @@ from ktrial.cli.group import FolderGroup
     cls=FolderGroup, package=sys.modules[__name__], short_help="Patch a kernel tree for an x86-64 level or CPU family."
 )
 def command() -> None:
-    """Compile kernels for an x86-64 level or a microarchitecture (CPU family), and check the result."""
+    """Patch a kernel tree for an x86-64 level or a microarchitecture (CPU family), and check the result."""

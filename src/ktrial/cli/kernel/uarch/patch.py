@@ -44,8 +44,7 @@ def command(
 
     The patch goes to stdout or to FILE, for `patch -p1`; only --apply and --reverse change the tree. The patch adds a
     Kconfig choice of x86-64 levels and microarchitectures, each with the compilers that it needs. The default choice
-    compiles the kernel as without the patch. ktrial refuses a tree that already has such a choice from CachyOS, Zen
-    or TKG.
+    leaves the compiler flags unchanged. ktrial refuses a tree that already has such a choice from CachyOS, Zen or TKG.
     """
     if target is not None and mode != "apply":
         raise BadInput("--verify requires --apply", hint=f"ktrial kernel uarch verify {folder} {target}")

@@ -36,9 +36,9 @@ def command(app: App, folder: Path, target: str, cc: str, config: Path | None, r
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
     ktrial kernel uarch verify linux-6.12 native
 
-    The compile command must contain the right -march once, and no other -march. With Rust, the command of a Rust object
-    must contain the right -Ctarget-cpu. ktrial refuses a target that the compiler or the tree lacks:
-    first add the targets with `ktrial kernel uarch patch TREE --apply`.
+    The compile command must contain the right -march once, and no other -march. With --rust, the command of a Rust
+    object must contain the right -Ctarget-cpu. ktrial refuses a target that the compiler or the tree lacks. Add the
+    targets to the tree with `ktrial kernel uarch patch TREE --apply`.
     """
     return verify_target(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
 

@@ -34,7 +34,7 @@ class PhoneSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class PhoneRival(msgspec.Struct, frozen=True):
-    """Another module whose scripts mention files that the module of the log writes."""
+    """Another module whose scripts mention files that this module writes."""
 
     id: str
     name: str
@@ -70,17 +70,16 @@ def is_module_log(text: str) -> bool:
     return text.lstrip("\ufeff").startswith(_HEADER)
 
 
-def parse_log(text: str) -> tuple[PhoneBoot, ...]:
-    """Return the boots of a log, oldest first. Raise BadInput for a file that is not a log of a module."""
+def parse_log(text: str, file: str | None = None) -> tuple[PhoneBoot, ...]:
+    """Return the boots of a log, oldest first. Raise BadInput, with the name `file`, for other texts."""
     boots: list[dict[str, Any]] = []
     for line in text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"):
         fields = line.split("\t")
         if fields[0] == _HEADER and len(fields) == 3:
             boots.append({"module": fields[1], "version": fields[2]})
         elif not boots:
-            raise BadInput(
-                "not a log of a module for phones", hint="copy /data/adb/ktrial/MODULE/log from the phone, unchanged"
-            )
+            hint = "copy /data/adb/ktrial/MODULE/log from the phone, unchanged"
+            raise BadInput("not the log of a phone module", file=file, hint=hint)
         elif line and not _take(boots[-1], fields):
             boots[-1].setdefault("unread", []).append(line)
     return tuple(msgspec.convert(one, PhoneBoot) for one in boots)

@@ -131,7 +131,7 @@ def parse(data: str | bytes, file: str) -> FileReading:
                 assignments.append(entry)
     if not assignments:
         first = unread[0] if unread else None
-        reason = "contains no readable setting" + (f"; first unclear line: {first.reason}" if first else "")
+        reason = "the text contains no readable setting" + (f"; first unclear line: {first.reason}" if first else "")
         number = first.line_number if first else None
         hint = "write one setting per line, as in: vm.swappiness = 10"
         raise ForeignFormatError(file, reason, line_number=number, hint=hint)

@@ -51,7 +51,7 @@ EXAMPLES = """
   ktrial.tuning.facts:
     prefixes: [cpu.model, kernel.release, memory]
 
-- name: Show its CPU model
+- name: Show the CPU model
   ansible.builtin.debug:
     var: ansible_facts.ktrial['cpu.model']
 """

@@ -21,7 +21,7 @@ options:
     type: str
   state:
     description:
-      - Whether the settings are kept.
+      - Whether to keep the settings, or to stop keeping them.
     type: str
     choices: [present, absent]
     default: present

@@ -95,7 +95,8 @@ def revert_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
             if any(step["message"] for step in one["steps"])
         ]
         force = " and ".join(f"`ktrial revert --only {number} --force`" for number in numbers) or "`ktrial recover`"
-        raise TaskFailed(f"not everything was restored: {why}", f"run {force} on the machine", rc=1, steps=steps)
+        hint = f"run {force} with --host for this machine"
+        raise TaskFailed(f"not everything was restored: {why}", hint, rc=1, steps=steps)
     return {**result, "changed": bool(steps), "steps": steps}
 
 
