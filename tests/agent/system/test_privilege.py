@@ -188,7 +188,7 @@ def test_no_sudo_refuses_with_the_next_step(user: User, verb: tuple[str, ...]) -
     message, step = refused.stderr.splitlines()
     assert message.startswith("ktrial: ")
     assert "needs root" in message
-    assert "run ktrial with sudo" in step
+    assert "leave out --no-sudo" in step
     assert asked(user) == []
 
 

@@ -71,7 +71,7 @@ def boot(tmp_path: Path) -> Any:
         (f"{BEGIN}; exec cat /dev/zero > $console", 125, "wrote more than 16 MiB to its console"),
         (BEGIN, 125, "the guest ended without reporting the result of its program"),
         ("echo hello > $console", 125, "the guest ended before its first process ran"),
-        (f"{BEGIN}; echo nonsense >> $line; sleep 50", 125, "cannot read the line to the agents: b'nonsense"),
+        (f"{BEGIN}; echo nonsense >> $line; sleep 50", 125, "expected a message from the agent, got b'nonsense"),
         (frame("B", "{}"), 125, "malformed frame on the guest's line"),
         ("echo 'no such machine' >&2; exit 1", 1, "QEMU 7.2.22 ended with status 1: no such machine"),
     ],
