@@ -93,7 +93,8 @@ def test_what_a_roll_out_keeps_and_where() -> None:
     assert sorted(sum(waves, ())) == ["m1", "m2", "m4", "n1"]
     assert len(waves[0]) == 2
     assert waves[-1][-1] == "n1"
-    other = fleet_trial()
-    other.arms["big"] = ArmFile(environment={"A": "1"})  # type: ignore[index]
-    with pytest.raises(BadInput, match="does not consist of settings and profiles alone"):
-        keep_arguments(other, "big", "present")
+    for change in ({"environment": {"A": "1"}}, {"command": ("other",)}, {"parameters": {"threads": 2}}):
+        other = fleet_trial()
+        other.arms["big"] = ArmFile(set={"net.core.somaxconn": 512}, **change)  # type: ignore[index, arg-type]
+        with pytest.raises(BadInput, match="does not consist of settings and profiles alone"):
+            keep_arguments(other, "big", "present")

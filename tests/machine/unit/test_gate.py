@@ -301,6 +301,7 @@ def test_limits_of_a_protocol() -> None:
     assert parse_gates({"steal": {"suspect": "5%", "refuse": "5%"}})["steal"] == GateLimits(5, 5)
     for name in ("throttling", "kernel_log"):
         assert parse_gates({name: {"refuse": "50%"}})[name] == GateLimits(None, 50)
+    assert parse_gates({"thermal_status": "2"}, phone=True)["thermal_status"] == GateLimits(2)
     off = parse_gates(dict.fromkeys(GATES, "off"))
     assert judge_groups({"a": [{}], "b": [{"temperature_c": 90.0}]}, off) == ()
 
@@ -311,6 +312,7 @@ def test_limits_of_a_protocol() -> None:
         ({"steal": "2C"}, "gate steal: '2C' is not a limit"),
         ({"throttling": "2C"}, "gate throttling: '2C' is not a limit"),
         ({"steal": "same"}, "not a limit"),
+        ({"thermal_status": "two"}, "'two' is not a limit"),
         ({"steal": True}, "not a limit"),
         ({"steal": -1}, "not a limit"),
         ({"steal": float("nan")}, "not a limit"),
