@@ -195,7 +195,7 @@ def test_an_archive_is_built_when_its_digest_is_the_expected_one(home: Path, sou
     [
         (("schbensh",), 2, "did you mean schbench?"),
         (("schbench", "--from", "http://example.org/a.git"), 2, "not an https address"),
-        (("schbench", "--from", "/nonexistent"), 2, "is not a folder"),
+        (("schbench", "--from", "/nonexistent"), 2, "no such file or folder: /nonexistent"),
         (("schbench", "--accept-sha256", "0" * 64), 2, "add --from"),
         (("schbench", "--from", "/", "--accept-sha256", "0"), 2, "expected 64 lower-case hexadecimal digits"),
         (("schbench", "--from", "https://127.0.0.1:1/x.git"), 1, "from https://127.0.0.1:1/x.git"),
