@@ -188,14 +188,7 @@ def _carry_out(
     app: App, fleets: StoredFleets, ansible: Ansible, standing: FleetStanding, folder: Path, *, as_json: bool
 ) -> int:
     fleet = standing.began.fleet
-    try:
-        with (
-            app.interrupts,
-            lease_of(fleets, fleet) as lease,
-            coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator,
-        ):
-            coordinator.carry_out()
-    except KeyboardInterrupt:
+    if not carry_to_end(app, fleets, ansible, standing, folder, as_json=as_json):
         kept = (
             "all machines have been restored"
             if standing.began.trial.live
@@ -212,8 +205,24 @@ def _carry_out(
     return _end_status(found)
 
 
+def carry_to_end(
+    app: App, fleets: StoredFleets, ansible: Ansible, standing: FleetStanding, folder: Path, *, as_json: bool
+) -> bool:
+    """Carry out a trial from its current state to its end; return False if the user interrupts this command."""
+    try:
+        with (
+            app.interrupts,
+            _lease(fleets, standing.began.fleet) as lease,
+            _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator,
+        ):
+            coordinator.carry_out()
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def coordinator_of(
+def _coordinator(
     app: App, ansible: Ansible, standing: FleetStanding, lease: CoordinatorLease, folder: Path, *, as_json: bool
 ) -> Iterator[Coordinator]:
     began = standing.began
@@ -277,12 +286,12 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
     with private_folder() as folder, app.interrupts:
         ansible = _ansible(app, chosen, folder)
         other = fleets.holder_of(fleet)
-        with lease_of(fleets, fleet, from_others=True) as lease:
+        with _lease(fleets, fleet, from_others=True) as lease:
             if other is not None:
                 app.say(f"{other.text} coordinates {fleet}; waiting until it notices that it must stop")
                 app.clock.sleep(_NOTICES_S)
             standing = fleets.standing(fleet)
-            with coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
+            with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
                 coordinator.stop("stopped by the user")
     return 0
 
@@ -305,9 +314,9 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     if not late:
         app.say(f"every machine of {fleet} that began has given its results")
         return show_result(app, fleet, as_json=as_json)
-    with private_folder() as folder, app.interrupts, lease_of(fleets, fleet) as lease:
+    with private_folder() as folder, app.interrupts, _lease(fleets, fleet) as lease:
         ansible = _ansible(app, chosen, folder)
-        with coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
+        with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
             coordinator.collect(late)
     return show_result(app, fleet, as_json=as_json)
 
@@ -462,7 +471,7 @@ def ansible_of(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
 
 
 @contextlib.contextmanager
-def lease_of(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> Iterator[CoordinatorLease]:
+def _lease(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> Iterator[CoordinatorLease]:
     """Take the lease of a trial, and release it at the end for other coordinators."""
     lease = fleets.take(fleet, this_writer(), from_others=from_others)
     try:

@@ -9,8 +9,7 @@ from ktrial.cli.shared.fleet import (
     MachineChoice,
     ansible_of,
     begin_fleet,
-    coordinator_of,
-    lease_of,
+    carry_to_end,
     private_folder,
     stored_fleets,
     units_of,
@@ -64,7 +63,7 @@ def machines_of(app: App, options: Mapping[str, Any]) -> MachineChoice | None:
             f"{FEWEST_MACHINES} or more",
             hint="name more machines, or leave out -i",
         )
-    app.say(f"{len(hosts)} machines also measure the best points and confirm the winner")
+    app.say(f"{len(hosts)} machines also measure the best proposals and confirm the best one")
     return chosen
 
 
@@ -80,18 +79,8 @@ def measure_everywhere(app: App, file: TrialFile, chosen: MachineChoice, *, as_j
             app.say(announcement(began, width=columns(), forks=chosen.forks).rstrip("\n"))
             fleets.begin(began)
             standing = fleets.standing(began.fleet)
-        if standing.end is None:
-            fleet = standing.began.fleet
-            try:
-                with (
-                    app.interrupts,
-                    lease_of(fleets, fleet) as lease,
-                    coordinator_of(app, ansible, standing, lease, folder, as_json=as_json) as coordinator,
-                ):
-                    coordinator.carry_out()
-            except KeyboardInterrupt:
-                return None
-    return standing
+        is_over = standing.end is not None or carry_to_end(app, fleets, ansible, standing, folder, as_json=as_json)
+    return standing if is_over else None
 
 
 def comparison_of_fleet(app: App, fleet: str) -> Comparison:
