@@ -95,6 +95,6 @@ def test_what_a_roll_out_keeps_and_where() -> None:
     assert waves[-1][-1] == "n1"
     for change in ({"environment": {"A": "1"}}, {"command": ("other",)}, {"parameters": {"threads": 2}}):
         other = fleet_trial()
-        other.arms["big"] = ArmFile(set={"net.core.somaxconn": 512}, **change)  # type: ignore[index, arg-type]
+        other.arms["big"] = ArmFile(set={"net.core.somaxconn": 512}, **change)  # type: ignore[index]
         with pytest.raises(BadInput, match="does not consist of settings and profiles alone"):
             keep_arguments(other, "big", "present")
