@@ -108,7 +108,7 @@ class StartGates:
         return f"about {10 * round(10 * share)} % of the CPU time, by other programs"
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait until the machine is as cool and idle as before the first run.
+        """Wait until the machine is as cool and idle as at the start of the session.
 
         Without `settle_s`, wait only if the heat would make the run void. Return how the wait ended; None if there was
         no wait.

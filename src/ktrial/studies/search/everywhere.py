@@ -64,10 +64,13 @@ class FleetCourse(SearchCourse):
         if len(without) > 1 and known.model is not None:
             weakest = without[int(np.argmin(known.model.effects(without)[0]))]
             found = known.find(weakest)
-            chosen += (yield from self._probe_points([weakest])) if found is None else [found]
+            if found is None:
+                chosen += yield from self._probe_points([weakest])
+            elif known.entries[found].is_usable:
+                chosen.append(found)
         ranked = [at for at in known.ranked() if at not in chosen]
         chosen += ranked[: PROMOTED - len(chosen)]
-        return [at for at in chosen if at]
+        return chosen
 
     def _best_everywhere(self, part: SearchPart, names: Mapping[str, int]) -> int:
         """Return the point with the best effect over machines or, if it is close to the best, one with fewer settings.
