@@ -106,10 +106,10 @@ def compare(
 
     names = list(arms)
     if len(names) < 2:
-        raise BadInput(f"expected at least two arms, got {len(names)}", hint="give the values of another arm")
+        raise BadInput(f"expected at least two arms, got {len(names)}", hint="give the values of two or more arms")
     first = names[0] if control is None else control
     if first not in arms:
-        raise BadInput(f"unknown arm {first!r}", hint=f"use one of: {', '.join(names)}")
+        raise BadInput(f"control: unknown arm {first!r}", hint=f"use one of: {', '.join(names)}")
     places = _places(arms, order)
     question = Question(
         name="value",
@@ -134,7 +134,8 @@ def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) ->
     for arm, values in arms.items():
         if len(places[arm]) != len(values):
             raise BadInput(
-                f"order: expected {arm} {len(values)} times, got {len(places[arm])}", hint="name each value's arm once"
+                f"order: expected {arm!r} {len(values)} times, got {len(places[arm])}",
+                hint="write an arm's name once for each of its values",
             )
     return places
 
@@ -145,7 +146,7 @@ def _observations(
     of_arm = [None] * len(values) if blocks is None else list(blocks.get(arm, ()))
     if len(of_arm) != len(values):
         raise BadInput(
-            f"blocks: expected {len(values)} names for {arm}, got {len(of_arm)}", hint="name the block of each value"
+            f"blocks: expected {len(values)} names for {arm!r}, got {len(of_arm)}", hint="name the block of each value"
         )
     if wrong := [value for value in values if not math.isfinite(value)]:
         raise BadInput(f"{arm}: expected a finite number, got {wrong[0]}", hint="leave out missing values")

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,36 +99,40 @@ def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
 
 @pytest.fixture(scope="module")
 def rates(namespace: Namespace) -> Rates:
-    """Each pair of buffers three times, in random order: one after the other, drift would look like noise."""
+    """Each pair of buffers nine times, in random order: one after the other, drift would look like noise.
+
+    Medians: the first seconds of such a program can be a third slower than the rest, and the mean of three runs then
+    put one of six equally good pairs below ``NEAR``.
+    """
     pairs = [(receive, send) for receive in BUFFERS[RECEIVE] for send in BUFFERS[SEND]]
     seen: dict[tuple[str, str], list[float]] = {pair: [] for pair in pairs}
-    for at in np.random.default_rng(1).permutation(np.repeat(np.arange(len(pairs)), 3)).tolist():
+    for at in np.random.default_rng(1).permutation(np.repeat(np.arange(len(pairs)), 9)).tolist():
         namespace.set(*pairs[at])
         seen[pairs[at]].append(math.log(namespace.rate()))
     namespace.set(SMALL, SMALL)
-    means = {pair: sum(some) / len(some) for pair, some in seen.items()}
-    return means, [one - means[pair] for pair, some in seen.items() for one in some]
+    middles = {pair: statistics.median(some) for pair, some in seen.items()}
+    return middles, [one - middles[pair] for pair, some in seen.items() for one in some]
 
 
 def is_found(rates: Rates, winner: dict[str, object]) -> bool:
     """Whether the buffers of a confirmed winner are about the best ones."""
-    means = rates[0]
+    middles = rates[0]
     pair = str(winner.get(RECEIVE, SMALL)), str(winner.get(SEND, SMALL))
-    return means[pair] >= max(means.values()) + math.log(NEAR)
+    return middles[pair] >= max(middles.values()) + math.log(NEAR)
 
 
 def test_27_simulated_searches_find_the_planted_optimum(rates: Rates) -> None:
-    means, noise = rates
+    middles, noise = rates
     lists = [choice(name, *values) for name, values in BUFFERS.items()]
     lists += [choice(name, *map(str, values)) for name, values in CHOICES.items()]
     space = space_of(*lists, number(LIMIT, 65536, 4194304, 1048576, log=True))
 
     def effect(point: Point) -> float:
-        return means[str(point[RECEIVE]), str(point[SEND])] - means[SMALL, SMALL]
+        return middles[str(point[RECEIVE]), str(point[SEND])] - middles[SMALL, SMALL]
 
     found = 0
     for seed in range(27):
-        drawn = np.random.default_rng(seed).choice(noise, 3 * VISITS) * math.sqrt(3 / 2)
+        drawn = np.random.default_rng(seed).choice(noise, 3 * VISITS)
         answer, _ = run_search(question_of(space, VISITS, seed), MadeMachine({"time": effect}, iter(drawn.tolist())))
         found += is_found(rates, dict(answer.winner))
     # With the three real ones at least 27 of 30.

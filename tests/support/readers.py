@@ -95,6 +95,7 @@ _OWN_WORDS = frozenset(
         *("kernels.identity.without_target", "kernels.request.parse_set"),
         *("kernels.request.same_value", "kernels.source.parse_patch", "kernels.uarch.arm_targets.find_cpu_target"),
         *("kernels.uarch.targets.find_target", "kernels.uarch.targets.gate_number", "recordings.merge.together"),
+        "tuning.boots.grub_menu.grub_program",
         *("recordings.blocks.block", "recordings.frame_loop.loop_arguments"),
         *("kernels.build.run_build.flags_of_image", "guests.initramfs.build", "guests.initramfs.place"),
         *(

@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
 
 class Garbled(KtrialError):
-    """The line carries something that is not a frame, or a frame without its number."""
+    """The line carries something that is not a valid frame."""
 
 
 def encode_frame(kind: bytes, content: bytes) -> bytes:

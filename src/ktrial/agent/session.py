@@ -92,7 +92,7 @@ class AgentSession:
         if reply.pid is not None:
             return reply.pid
         if reply.ok is None:
-            raise self._lost(do, "invalid answer (expected a process id or an end)", hangs=True)
+            raise self._lost(do, "invalid answer (expected a process ID or the program's end)", hangs=True)
         return reply.ok
 
     @property
@@ -105,7 +105,7 @@ class AgentSession:
         if reply.ok is not None:
             return reply.ok
         if reply.chunk is None and reply.seen is None:
-            raise self._lost(do, "invalid answer (expected progress or an end)", hangs=True)
+            raise self._lost(do, "invalid answer (expected progress or the end of the request)", hangs=True)
         return Progress(chunk=reply.chunk, seen=reply.seen)
 
     def receive_last(self, do: str) -> dict[str, Any]:

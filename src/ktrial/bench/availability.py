@@ -23,7 +23,7 @@ _TOOLS: dict[PackageTool, tuple[str, str]] = {
     "zypper": ("zypper", "sudo zypper install"),
 }
 #: The next step if a program is missing from the container's image.
-IN_CONTAINER = "add the program to the image, or build an image with `ktrial tools container`"
+IN_CONTAINER = "use an image with the program (`ktrial tools container` builds one with the packaged benchmark tools)"
 #: Programs whose presence reveals the package manager.
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 #: Beginning of `needs` entries that are kernel files, not programs.
@@ -191,7 +191,7 @@ def _why_not(
         step = "run ktrial as an ordinary user, or through that user's sudo"
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent cannot run loads"
-        step = "run ./ktrial again to rebuild the agent; if ktrial is installed, reinstall it"
+        step = "reinstall ktrial (in a checkout, running ./ktrial rebuilds the agent)"
     elif benchmark.probe is not None:
         why = _answer(benchmark.probe, {**benchmark.parameters, **parameters}, executor)
         step = benchmark.probe.next if why is not None else None

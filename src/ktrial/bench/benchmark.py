@@ -56,11 +56,12 @@ PHASES = "phases.json"
 class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     """The output of one execution.
 
-    For the agent's own loads, `stdout` is the JSON of the reply's `ok`. `exit_status` is None if a signal ended the
-    program or it did not start (`failed` then says why). `interrupted` means that the user ended the run. The resource
-    fields cover this run alone and are None if they do not apply. `cut` means that ktrial captured only the beginning
-    of a stream or file; `unread` names a file that ktrial cannot read, and why. `network` describes the run's own
-    network as the agent read it back. `load_failed` says why another machine did not send the whole load.
+    For the agent's own loads, `stdout` is what the agent answered, as JSON. `exit_status` is None if a signal ended
+    the program, or if the program did not start (`failed` then says why). `interrupted` means that the user ended the
+    run. The resource fields cover this run alone and are None if they do not apply. `cut` means that ktrial captured
+    only the beginning of a stream or file; `unread` names a file that ktrial cannot read, and why. `network` describes
+    the run's own network as the agent read it back. `load_failed` says why another machine did not send the whole
+    load.
     """
 
     stdout: bytes = b""
@@ -285,7 +286,7 @@ def check_exit(raw: RawOutput) -> None:
     if raw.timed_out:
         raise BadRun(
             f"exceeded its time limit and was killed{quoted(raw)}",
-            hint="give the benchmark less work, or raise the limit of your own command (--limit, limit_s)",
+            hint="give the benchmark less work, or your own command a higher limit (--limit, limit_s)",
         )
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")

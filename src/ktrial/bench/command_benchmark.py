@@ -47,10 +47,7 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
 _PLENTY = 1e18
 #: Maximum number of warm-up runs of a command.
 MOST_WARM_UPS = 1000
-_USAGE = (
-    "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "
-    "or a path into a JSON document: 'p99_ms:lower=$.latency.p99'"
-)
+_USAGE = "for example  'p99_ms:lower=p99: ([0-9.]+)', or 'p99_ms:lower=$.latency.p99' for a JSON document"
 
 
 class PrintedNumber:
@@ -69,13 +66,14 @@ class PrintedNumber:
         if not self._raw.stdout.strip():
             raise BadRun(
                 "stdout is empty, but a JSON path needs a JSON document",
-                hint="make the command print JSON, or use a regular expression",
+                hint="make the command print JSON to stdout",
             )
         try:
             return decode(self._raw.stdout.decode("utf-8"))
         except UnicodeDecodeError:
             raise BadRun(
-                "stdout is not UTF-8 text, but a JSON path needs a JSON document", hint="make the command print JSON"
+                "stdout is not UTF-8 text, but a JSON path needs a JSON document",
+                hint="make the command print JSON in UTF-8",
             ) from None
         except NotStrictJson as error:
             line = "" if error.line is None else f"line {error.line} of "
@@ -157,7 +155,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if whole != number:
             raise BadRun(
                 f"{self.name}: {number!r} is only part of {whole!r}",
-                hint="match the whole number, with its decimal point, or also match the text next to the number",
+                hint="match the text on both sides of the number too, as in 'p99: ([0-9.]+) ms'",
             )
         return number
 
@@ -165,7 +163,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A command from the command line or a file; implements `Benchmark`.
 
-    ktrial kills a run after `limit_s`. Without `directory`, the command runs in the run's private directory.
+    ktrial kills a run after `limit_s` seconds. Without `directory`, the command runs in the run's private directory.
     Before each run the commands of `prepare` run in the same way, unmeasured. The first `warm_ups` runs do not count.
     With `any_status`, a run with a non-zero exit status is good too.
     """
@@ -278,7 +276,8 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             for name, value, factor, unit in used
             if value is not None
         ]
-        notes = ("it printed more than ktrial captures: only the beginning of its output is stored",) if raw.cut else ()
+        cut = "the command printed more than ktrial captures; only the beginning of its output is stored"
+        notes = (cut,) if raw.cut else ()
         return ParsedRun(measurements=tuple(found), notes=notes)
 
 
@@ -305,7 +304,7 @@ def parse_metric(text: str) -> Metric:
     head, equals, expression = text.partition("=")
     name, colon, direction = head.partition(":")
     if not equals or not colon or direction not in {"lower", "higher"} or not expression:
-        raise BadInput(f"cannot read --metric {text!r}", hint=_USAGE)
+        raise BadInput(f"cannot read --metric {text!r}: expected NAME:lower=REGEX or NAME:higher=REGEX", hint=_USAGE)
     metric = Metric(name, "lower" if direction == "lower" else "higher", expression)
     metric.check()
     return metric

@@ -27,7 +27,7 @@ from ktrial.machine.ports import Clock
 
 #: How often a run is repeated: at once if input disturbed it, at the end if it was void.
 MOST_REPEATS = 3
-_OTHERWISE = "wait for the state of the first run with --settle, or set another limit with --gate NAME=LIMIT"
+_OTHERWISE = "use --settle to wait for the state of the first run, or --gate NAME=LIMIT for another limit"
 
 
 def measure(

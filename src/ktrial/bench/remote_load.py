@@ -111,7 +111,7 @@ def refuse_unloaded(name: str, benchmark: Benchmark, known: Mapping[str, Benchma
     able = ", ".join(sorted(one for one, found in known.items() if isinstance(found, LoadedBenchmark)))
     raise BadInput(
         f"cannot measure {name} with --load-from: it has no server that another machine could load",
-        hint=f"leave out --load-from, or measure one of: {able}",
+        hint=f"use --load-from only with one of: {able}",
     )
 
 

@@ -42,18 +42,21 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
         left, equals, value = text.partition("=")
         label, colon, name = left.rpartition(":")
         if not equals or not name:
-            raise BadInput(f"cannot read -p {text!r}", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
+            lacks = "no name before =" if equals else "no ="
+            raise BadInput(f"cannot read -p {text!r}: {lacks}", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
         if not colon and len(entries) > 1:
-            raise BadInput(f"-p {text!r} does not name its benchmark", hint=f"write -p {next(iter(entries))}:{text}")
+            able = [one for one, entry in entries.items() if name in benchmarks[entry.use].parameters] or [*entries]
+            raise BadInput(f"parameter {text!r} does not name its benchmark", hint=f"for example  {able[0]}:{text}")
         label = label if colon else next(iter(entries))
         if label not in entries:
             raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"use one of {', '.join(entries)}")
         entry = entries[label]
         known = benchmarks[entry.use].parameters
         if name not in known:
-            hint = f"use one of: {', '.join(sorted(known))}" if known else f"leave out -p: {label} has no parameters"
+            listed = ", ".join(sorted(known))
+            hint = f"use one of: {listed}" if known else f"leave out {name}: {label} has no parameters"
             raise UnknownName(f"parameter of {label}", name, known, hint=hint)
-        parameters = {**entry.parameters, name: _parse_as(value, known[name], f"-p {text!r}")}
+        parameters = {**entry.parameters, name: _parse_as(value, known[name], f"parameter {text!r}")}
         entries[label] = msgspec.structs.replace(entry, parameters=parameters)
         check_entry(entries[label], benchmarks[entry.use])
     return msgspec.structs.replace(suite, benchmark=tuple(entries.values()))
@@ -63,7 +66,8 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
     """Convert a value to the type of the default; without a default, to a number if possible."""
     if isinstance(default, bool):
         if text.lower() not in _WORDS:
-            raise BadInput(f"{where}: expected true or false, got {text!r}", hint="write true or false after =")
+            hint = f"leave out the parameter to use the default, {str(default).lower()}"
+            raise BadInput(f"{where}: expected true or false, got {text!r}", hint=hint)
         return _WORDS[text.lower()]
     if isinstance(default, str):
         return text
@@ -86,7 +90,7 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
 
 
 def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
-    """Raise BadInput for an unknown parameter or a value of the wrong type."""
+    """Raise BadInput for an unknown parameter, or a value that is not finite or has the wrong type."""
     for name, value in entry.parameters.items():
         if name not in benchmark.parameters:
             known = ", ".join(sorted(benchmark.parameters))
@@ -100,13 +104,13 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
             )
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
             raise BadInput(
-                f"{entry.use}: expected {name} of the same type as the default {default!r}, got {value!r}",
+                f"{entry.use}: {name} = {value!r} has another type than the default {default!r}",
                 hint=f"leave out {name} to use the default",
             )
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Return the parameters with numbers for values such as `cpus/2`. Raise BadInput for such values without `cpus`."""
+    """Replace values such as `cpus/2` by numbers. Raise BadInput for such a value if `cpus` is None."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }
@@ -183,8 +187,8 @@ def _with_chosen_cpus(
     given = [entry.parameters[name] for name in places if name in entry.parameters]
     if outside := [cpu for cpu in given if cpu not in chosen]:
         raise BadInput(
-            f"its parameters name CPU {outside[0]}, which is not among {said!r}",
-            hint=f"give these parameters CPUs from {said!r}",
+            f"its parameters name CPU {outside[0]}, which is not among cpus {said!r}",
+            hint=f"choose CPUs from {said!r} for {' and '.join(places)}",
         )
     free = [cpu for cpu in chosen if cpu not in given]
     for name in places:
@@ -210,18 +214,16 @@ def _check_number(
 
 
 def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
-    return BadInput(
-        f"needs {least} CPUs, but {said!r} names {len(chosen)}", hint=f"name at least {least} CPUs with --cpus"
-    )
+    return BadInput(f"needs {least} CPUs, but cpus {said!r} names {len(chosen)}", hint=f"name at least {least} CPUs")
 
 
 def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequence[int] | None) -> None:
     """Raise BadInput for a CPU that is offline, because the kernel would silently ignore it."""
     absent = sorted(set(chosen or ()) - set(online or ())) if online is not None else []
     if absent:
-        there = ",".join(str(cpu) for cpu in (online or ())[:16])
+        there = ",".join(str(cpu) for cpu in (online or ())[:16]) + (",…" if len(online or ()) > 16 else "")
         raise BadInput(
-            f"{said!r} names CPU {absent[0]}, which is not online", hint=f"choose from the online CPUs: {there}"
+            f"cpus {said!r} names CPU {absent[0]}, which is not online", hint=f"choose from the online CPUs: {there}"
         )
 
 
@@ -242,7 +244,10 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
             raise BadInput(f"expected a list of CPUs, got {text!r}", hint=_CPUS)
         end = int(last) if dash else int(first)
         if end > _LAST_CPU:
-            raise BadInput(f"CPU {end} in {text!r} is above the highest possible number, {_LAST_CPU}", hint=_CPUS)
+            raise BadInput(
+                f"CPU {end} in {text!r} is above the highest possible number, {_LAST_CPU}",
+                hint="choose from the CPUs that `lscpu -e` lists",
+            )
         if end < int(first):
             span = part.strip()
             place = "" if span == text else f" in {text!r}"

@@ -27,7 +27,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     `tree_sha256` is the digest of that commit's files, if recorded. The build runs the argv lists in `steps` in the
     source's folder without a shell. `programs` are the paths where the build leaves each program. The build uses the
-    programs in `needs`; the versions of `compilers` are part of the result. `packages` names the packages that contain
+    programs in `needs`; the receipt records the versions of `compilers`. `packages` names the packages that contain
     the programs in `needs`, by package manager.
     """
 

@@ -167,7 +167,7 @@ class App:
         return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
 
     def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
-        """Return the catalog with the profile files in `words`, and `words` with the profile's name for each file."""
+        """Return the catalog with the profile files in `words`, and `words` with profile names in place of files."""
         from ktrial.tuning.catalog.loader import with_profile_file
 
         catalog, names = self.catalog, []
@@ -470,7 +470,7 @@ class App:
         self.host.outlast(self.measuring_place.machine, root, self.clock.sleep)
 
     def leave_machine(self) -> None:
-        """Release the locks on trials for the machine's plans. On a host, later requests start new sessions."""
+        """Release the locks on trials, so that the machine can run a plan. On a host, also end all sessions."""
         if self.host is None:
             return self.measuring_place.close()
         self._end_sessions()

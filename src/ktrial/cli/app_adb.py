@@ -32,11 +32,11 @@ _HERE_ONLY = {
     "demo": "leave out --host",
     "kernel": "leave out --host: guests run on this machine",
     "install-recovery": "do nothing: a phone starts with its own values",
-    "uninstall": "do nothing: ktrial leaves no program on the phone",
+    "uninstall": "run `ktrial revert --all`; only --host-keep-agent leaves a program on the phone",
     "with": "use `apply` and `revert`",
     "frames": "measure frames with `ktrial --host adb bench gfxinfo`",
     "keep": _MODULE,
-    "boot": "write the kernel command line with the tools of the phone's boot image",
+    "boot": "change the kernel command line in the phone's boot image, with tools for that image",
 }
 
 
@@ -111,7 +111,7 @@ class AdbHost(RemoteHost):
         if not folder.is_dir():
             raise BadInput(
                 f"--tools {tools}: not a folder on this machine",
-                hint="with --host adb, name a folder with static programs for the phone",
+                hint="name a folder with static programs, which ktrial copies to the phone",
             )
         found = sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
         if not found:

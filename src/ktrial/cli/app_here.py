@@ -99,4 +99,4 @@ def say_load(machine: Machine, say: Callable[[str], None], *, when_idle: bool) -
     for disturbance in found:
         say(f"disturbs: {disturbance.found}; {disturbance.advice}")
     if found and not when_idle:
-        say("  next: with --when-idle, runs wait until the machine is idle")
+        say("  next: wait until the machine is idle, or add --when-idle if the command has it")

@@ -58,7 +58,7 @@ def benchmarks_of(app: App, suite: Suite) -> dict[str, Benchmark]:
 
 
 def refuse_command(app: App) -> None:
-    """Raise BadInput for a command of the user with --load-from."""
+    """Raise BadInput if --load-from was given, because the user's own command has no server to load."""
     if app.generator is not None:
         raise BadInput(
             "cannot combine --load-from with a command after --, which has no server for another machine to load",

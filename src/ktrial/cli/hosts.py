@@ -69,7 +69,10 @@ class Host:
         """Add programs of this machine (name to path, None if missing) to a guest before it boots."""
 
     def programs_from(self, tools: str) -> Mapping[str, str]:
-        """Copy the programs that `tools`, the value of --tools, names to the host; return their paths there by name."""
+        """Copy the programs in the value of --tools to the host; return their paths there by name.
+
+        Raise BadInput if the host takes no programs.
+        """
         del tools
         raise BadInput(f"cannot combine --tools with --host {self.word}", hint="leave out --tools or --host")
 
@@ -161,4 +164,4 @@ def as_before(host: Host | None) -> str:
     """Return a sentence for the user: all settings have been restored, or they end with the guest."""
     if host is not None and not host.is_kept:
         return "the guest and its settings end with this command"
-    return f"all settings have been restored: `{again(host)} status`"
+    return f"all settings have been restored (check with `{again(host)} status`)"

@@ -105,7 +105,8 @@ class Verbs(FolderGroup):
     "--store",
     envvar="KTRIAL_STORE",
     metavar="FILE|URL",
-    help="Result store: a file, or postgresql://USER@HOST/NAME (or set KTRIAL_STORE).",
+    help="Store of the results, a file or postgresql://USER@HOST/NAME.  [KTRIAL_STORE, or"
+    " ~/.local/state/ktrial/results.db]",
 )
 @click.option(
     "--host",
@@ -116,7 +117,7 @@ class Verbs(FolderGroup):
     "--host-keep-agent",
     "keeps_agent",
     is_flag=True,
-    help="Leave the agent, ktrial's helper program, on the other machine or phone.",
+    help="Leave the agent, ktrial's helper program, on the other machine or phone.  [removed at the end]",
 )
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))

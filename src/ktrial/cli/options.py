@@ -52,7 +52,7 @@ load_options = with_options(
     click.option(
         "--load-from",
         metavar="ssh:NAME",
-        help="Load generator: the machine that sends requests to the benchmark's server.",
+        help="Machine that sends the requests to the benchmark's server (load generator).  [the measured machine]",
     ),
     click.option(
         "--load-address",
@@ -65,8 +65,8 @@ metric_option = click.option(
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number to read from CMD's output, as NAME:lower=REGEX (or higher, if higher is better); for JSON, $.PATH"
-    " instead of REGEX. Repeatable.  [time and memory of CMD]",
+    help="Number to read from CMD's output: NAME:lower=REGEX if lower is better, otherwise NAME:higher=REGEX. For JSON,"
+    " write $.PATH instead of REGEX. Repeatable.  [time and memory of CMD]",
 )
 prepare_option = click.option(
     "--prepare",
@@ -148,7 +148,9 @@ def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -
 def _note_settings(ctx: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
     for word in given:
         if "=" not in word:
-            raise BadInput(f"--set {word}: expected KNOB=VALUE", hint="name a profile or file without --set")
+            raise BadInput(
+                f"--set {word}: expected KNOB=VALUE", hint="add =VALUE, or name a profile or file without --set"
+            )
     ctx.meta[_SETTINGS] = given
 
 

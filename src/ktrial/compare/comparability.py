@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 class Key(NamedTuple):
-    """A property that must be the same in both arms. With `of_tool` it is compared for each benchmark separately."""
+    """A property that must be the same in both arms. With `of_tool`, ktrial compares it for each benchmark."""
 
     name: str
     what: str

@@ -422,7 +422,12 @@ def _check_excluded(arms: Sequence[Arm], excluded: Mapping[str, str]) -> None:
     names = [run.name for arm in arms for run in arm.runs]
     for name in excluded:
         if name not in names:
-            raise UnknownName("run of this comparison", name, names, hint=f"write run names like {names[0]}")
+            raise UnknownName(
+                "run of this comparison",
+                name,
+                names,
+                hint=f"write run names like {names[0]}" if names else "leave out the excluded runs",
+            )
 
 
 def _without_excluded(arm: Arm, asked: CompareQuery) -> Arm:

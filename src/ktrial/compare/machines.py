@@ -106,7 +106,7 @@ def _refuse(arms: Sequence[Arm]) -> None:
     if lost:
         raise BadInput(
             f"--pool: the machine of {len(lost)} of {len(runs)} runs is unknown, starting with {lost[0].name}",
-            hint="add a column hostname, host or machine to the file",
+            hint="leave out --pool, or add a column hostname, host or machine to the file",
         )
     machines = {run.machine for run in runs}
     if len(machines) == 1:

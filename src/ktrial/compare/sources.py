@@ -128,7 +128,7 @@ def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
     if len(found) > MOST_ARMS:
         raise BadInput(
             f"with {word} there are {len(found)} groups, too many for one comparison (maximum {MOST_ARMS})",
-            hint="name the column of the configurations with --by, not one that differs in each row",
+            hint="select fewer groups with --where, or name a column that has fewer values with --by",
         )
 
 
@@ -193,7 +193,7 @@ def _of_store(source: ComparedSource, results: ReadResults) -> list[Arm]:
     if source.name is not None and is_of_trial(arms):
         raise BadInput(
             f"{source.word}: {source.target} is a trial, whose arms already have names",
-            hint=f"write {source.target} alone",
+            hint=f"write {source.target} without a name before it",
         )
     return arms
 

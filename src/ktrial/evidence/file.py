@@ -239,7 +239,7 @@ def _opened_folder(path: Path) -> UnpackedBundle:
     damaged = set()
     for name, listed in manifest.members.items():
         if MEMBER.fullmatch(name) is None:
-            raise BadInput(f"{shown}: {name!r} is not a file of a bundle")
+            raise BadInput(f"{shown}: {name!r} does not belong in a bundle")
         digest = hashlib.sha256(plain_file(path, name)).hexdigest()
         own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
         if not digest == listed.sha256 == own:
@@ -259,7 +259,10 @@ def plain_file(folder: Path, name: str) -> bytes:
         if not place.is_file():
             raise BadInput(f"{place} is not a plain file", hint=_OTHER_FOLDER)
         if size_bytes > LARGEST_BUNDLE_BYTES:
-            raise BadInput(f"{place} is too large for a bundle", hint=_OTHER_FOLDER)
+            raise BadInput(
+                f"{place} has {show_bytes(size_bytes)}; the limit is {show_bytes(LARGEST_BUNDLE_BYTES)}",
+                hint=_OTHER_FOLDER,
+            )
         return place.read_bytes()
     except OSError as error:
         raise BadInput(f"{place}: {why_unread(error)}", hint=_OTHER_FOLDER) from None
@@ -372,7 +375,8 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
         )
     if name != MANIFEST and MEMBER.fullmatch(name) is None:
         is_outside = name.startswith("/") or ".." in name.split("/")
-        raise BadInput(f"{shown}: {name!r} {'leads outside the bundle' if is_outside else 'is not a file of a bundle'}")
+        problem = "leads outside the bundle" if is_outside else "does not belong in a bundle"
+        raise BadInput(f"{shown}: {name!r} {problem}")
     largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
     if not 0 <= info.size <= largest:
         raise BadInput(f"{shown}: {name} claims to have {show_bytes(info.size)}; the limit is {show_bytes(largest)}")
@@ -387,7 +391,7 @@ def _content(frame: _Frame, size: int) -> Iterator[bytes]:
         left -= len(piece)
         yield piece
     if frame.exactly(-size % _BLOCK).strip(b"\0"):
-        raise BadInput(f"{frame.shown}: unexpected data after a member; the bundle is damaged")
+        raise BadInput(f"{frame.shown}: the damaged bundle has unexpected data between its files")
 
 
 def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:

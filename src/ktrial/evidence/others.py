@@ -66,7 +66,7 @@ def others_in(
     if not found:
         raise BadInput(
             f"{bundle.shown}: no trial in this bundle has a verdict",
-            hint=f"run `ktrial import {bundle.shown}` to add the runs to your store and compare them",
+            hint=f"run `ktrial import {bundle.shown}` to add the runs to your store",
         )
     if len(msgspec.json.encode(found)) > _LARGEST_BYTES:
         raise BadInput(

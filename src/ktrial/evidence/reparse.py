@@ -36,7 +36,7 @@ _AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
 class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
     """One re-read run.
 
-    `unread` is the reason if it could not be re-read; otherwise `changes` lists what differs now.
+    `unread` gives the reason if ktrial could not re-read the run; otherwise `changes` lists what differs now.
     """
 
     session: str
@@ -100,7 +100,7 @@ def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
         return None if any(name.startswith("files/") for name in run.raw) else "the run has no frame capture"
     tool = document["tool"]
     if tool not in benchmarks:
-        return f"unknown benchmark {tool}: a command after --, or one that no longer exists"
+        return f"unknown benchmark {tool}: the run measured a command after --, or ktrial no longer has the benchmark"
     known = {one.name for one in benchmarks[tool].outcomes}
     foreign = [one.outcome for one in run.measurements if one.outcome not in known and not _is_around(one.outcome)]
     if foreign and not known & {one.outcome for one in run.measurements}:

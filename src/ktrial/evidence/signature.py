@@ -82,7 +82,9 @@ class BundleSignature(msgspec.Struct, frozen=True, kw_only=True):
             return f"fetch {self.signature} into the folder of the bundle"
         if self.state in {"changed", "unreadable", "other namespace"}:
             return "fetch the bundle and its signature again, or ask its author for both"
-        return "add a line `NAME KEY` to the file of signers only if you know from elsewhere whose key it is"
+        if self.state == "unknown signer":
+            return "add a line `NAME KEY` to the file of signers only if you know from elsewhere whose key it is"
+        return "check valid-after, valid-before and namespaces of the key in the file of signers"
 
 
 def signature_of(bundle: Path) -> Path:

@@ -76,10 +76,10 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """Return the trials that the store lacks.
+    """Return the trials of the bundle that the store lacks.
 
-    `packed` are the store's own trials as a bundle made here would hold them. Raise Refused if a trial of the bundle
-    equals neither the stored trial of its name nor that trial in `packed`.
+    `packed` contains trials of the store in the form that they have in bundles. Raise Refused if a trial of the bundle
+    differs from the stored trial with the same name, and from its form in `packed`.
     """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []

@@ -23,7 +23,7 @@ Facts: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class Draw(NamedTuple):
-    """The machines that take part, and the others, each with the reason."""
+    """The machines that take part, and the reason why each of the others does not."""
 
     machines: tuple[FleetMachine, ...]
     left_out: Mapping[str, str]

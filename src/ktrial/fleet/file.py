@@ -36,8 +36,8 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     `waves` contains the sizes of groups of machines, as numbers or as shares of all; the last size repeats. At most
     `at_once` machines measure at the same time. `guard_error` is the chance that the guards stop a harmless trial.
-    ktrial waits for an unreachable machine for `patience`. The effect is also shown for each value of the facts in
-    `subgroups`.
+    ktrial waits for an unreachable machine for `patience`. The report also shows the effect for each value of the facts
+    in `subgroups`.
     """
 
     design: Design = "within"
@@ -115,10 +115,13 @@ def _check(trial: FleetTrial) -> None:
     table = trial.fleet
     if trial.live:
         _check_live(trial.live, table)
-    if trial.guest is not None or any(arm.kernel or arm.boot or arm.manual for arm in trial.arms.values()):
+    used = ["guest"] if trial.guest is not None else []
+    used += [key for key in ("kernel", "boot", "manual") if any(getattr(arm, key) for arm in trial.arms.values())]
+    if used:
+        named = " and ".join(f"`{key}`" for key in used)
         raise BadInput(
-            "a trial on a fleet cannot boot machines or set them up by hand",
-            hint="remove guest, kernel, boot and manual, or use `ktrial trial run` on one machine",
+            f"a trial on a fleet cannot boot machines or set them up by hand, but the file has {named}",
+            hint=f"remove {named}, or use `ktrial trial run` on one machine",
         )
     if table.blocks not in LOOKS:
         raise BadInput(
@@ -137,7 +140,9 @@ def _check(trial: FleetTrial) -> None:
             hint="for example  guard_error = 0.05",
         )
     if not table.patience_s > 0:
-        raise BadInput("fleet: patience must be above 0", hint='for example  patience = "30min"')
+        raise BadInput(
+            f"fleet: expected patience above 0, got {table.patience!r}", hint='for example  patience = "30min"'
+        )
     if table.design != "within" and len(trial.arms) != 2:
         raise BadInput(
             f"fleet: the design {table.design!r} compares only one arm with the control",
@@ -156,7 +161,7 @@ def _check_live(live: LiveFile, table: FleetTable) -> None:
     for key in ("rate", "blind", "covariates", "for_", "quiet", "switches", "stay"):
         if getattr(live, key):
             raise BadInput(
-                f"fleet: `{key.rstrip('_')}` of [live] is for one machine",
+                f"fleet: `{key.rstrip('_')}` of [live] works only on one machine",
                 hint="remove this line, or use `ktrial live --host` on one machine",
             )
     parse_metrics([PLACE.sub("host", one) for one in live.metrics])

@@ -58,8 +58,10 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
     Raise Refused if the arm was not proven better, unless `anyway` is set.
     """
     arms = [name for name in trial.arms if name != trial.control and not trial.arms[name].placebo]
+    if not arms:
+        raise BadInput(f"{found.fleet} has no arm to keep", hint="run a trial with an arm that is not a placebo")
     if wanted is not None and wanted not in arms:
-        raise BadInput(f"{found.fleet} has no arm {wanted}", hint=f"use one of: {', '.join(arms)}")
+        raise BadInput(f"{found.fleet} has no arm {wanted} to keep", hint=f"use one of: {', '.join(arms)}")
     primary = {one.arm: one for one in found.contrasts if one.role == "primary"}
     better = [name for name in arms if name in primary and primary[name].verdict == "better"]
     if wanted is None and len(better) > 1:

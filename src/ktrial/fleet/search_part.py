@@ -35,7 +35,7 @@ def part_of_fleet(standing: FleetStanding, logs: Logs, seconds: float) -> Search
     if not logs:
         raise KtrialError(
             f"no machine finished {fleet}: {standing.end.reason if standing.end else 'it is not over'}",
-            hint=f"run `ktrial fleet status {fleet}` to see why, then run the search again",
+            hint=f"run `ktrial fleet status {fleet}` to see why",
         )
     parts = [part_of_log(standing.finished[place], log, seconds) for place, log in sorted(logs.items())]
     result = fleet_result(standing, logs)

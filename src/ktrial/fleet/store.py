@@ -54,7 +54,7 @@ class StoredFleets:
             self._append(connection, first.fleet, [first])
 
     def take(self, fleet: str, holder: str, *, from_others: bool = False) -> CoordinatorLease:
-        """Take the lease of a trial. Raise Busy while another coordinator holds it, unless `from_others` is set."""
+        """Take the lease of a trial. Raise Busy if another coordinator holds the lease, unless `from_others` is set."""
         database = self._open_database()
         with database.writing() as connection:
             row = self._row_there(connection, fleet, lock=True)
@@ -101,7 +101,7 @@ class StoredFleets:
         except msgspec.DecodeError as error:
             raise KtrialError(
                 f"cannot read the log of {fleet}: another version of ktrial wrote it ({error})",
-                hint="use the newest version, or give another store with --store",
+                hint="use the newest version of ktrial",
             ) from None
 
     def names(self) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def event_text(event: FleetEvent) -> str | None:
         case MachineStep():
             return _step_text(event)
         case WaveEnded(wave=wave, decision=decision, reason=reason):
-            return f"wave {wave} is over: {clean(reason)}; " + ("goes on" if decision == "go on" else "stops here")
+            return f"wave {wave} is over: {clean(reason)}; the trial " + ("goes on" if decision == "go on" else "stops")
         case FleetEnded(reason=reason):
             return f"the trial has ended: {clean(reason)}"
         case _:

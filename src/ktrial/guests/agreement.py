@@ -24,6 +24,8 @@ _REPORTS = {
     "ended": "the report of the program's end",
     "failure": "the failure of the guest",
 }
+#: Two values that differ, in words.
+_SIDES = "{} in one run and {} in another"
 
 
 class Boots(Protocol):
@@ -150,7 +152,8 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
             left, right = (lines[number] if number < len(lines) else b"" for lines in (one, other))
             if left != right:
                 begin = max(0, _same(left, right) - _AROUND_BYTES)
-                return f"line {number + 1} of {where} is {_show_line(left, begin)} and {_show_line(right, begin)}"
+                shown = _SIDES.format(_show_line(left, begin), _show_line(right, begin))
+                return f"line {number + 1} of {where} is {shown}"
     for field, what in _REPORTS.items():
         left, right = getattr(first, field), getattr(second, field)
         if left != right:
@@ -162,9 +165,9 @@ def _apart(left: object, right: object) -> str:
     """Return both values as text; of structs, only the fields that differ. None is shown as missing."""
     one, other = msgspec.to_builtins(left), msgspec.to_builtins(right)
     if not isinstance(one, dict) or not isinstance(other, dict):
-        return " and ".join("missing" if found is None else repr(found) for found in (one, other))
+        return _SIDES.format(*("missing" if found is None else repr(found) for found in (one, other)))
     names = [name for name in one if one[name] != other[name]]
-    return " and ".join(", ".join(f"{name} {found[name]!r}" for name in names) for found in (one, other))
+    return _SIDES.format(*(", ".join(f"{name} {found[name]!r}" for name in names) for found in (one, other)))
 
 
 def _same(one: bytes, other: bytes) -> int:

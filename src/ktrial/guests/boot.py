@@ -195,7 +195,7 @@ class _Boot:
             ended = f"with status {status}" if status >= 0 else f"by {signal.Signals(-status).name}"
             raise KtrialError(
                 f"{self._emulator.version} ended {ended}: {said or 'no message'}",
-                hint="try another --mode or another --memory",
+                hint="try another mode or another memory size for the guest",
             )
         if self._begun is None:
             return "the guest ended before its first process ran"

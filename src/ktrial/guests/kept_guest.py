@@ -101,7 +101,7 @@ class _Folder:
             os.close(self.descriptor)
             raise KtrialError(
                 f"{self._path} is not private: owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}",
-                hint=f"find out who created the folder, then run `rm -r {self._path}`",
+                hint=f"remove the folder, as its owner or as root: `rm -r {self._path}`",
             )
         return self
 
@@ -386,5 +386,5 @@ class KeptGuest:
 
     def _lost(self, why: str) -> AgentError:
         self._gone = why
-        hint = f"boot a new guest, without the settings of this one: `ktrial kernel boot KERNEL --keep {self._name}`"
+        hint = f"run `ktrial kernel boot KERNEL --keep {self._name} …` again; the guest's settings are lost"
         return AgentError("lost", why, hint=hint)

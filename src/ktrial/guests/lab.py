@@ -175,7 +175,7 @@ def _disk_image(work: Path | None) -> bytes:
                 hint="reinstall e2fsprogs",
             ) from None
         except (OSError, subprocess.TimeoutExpired) as error:
-            why = error.strerror if isinstance(error, OSError) else f"no end within {_MKFS_LIMIT_S:g} s"
+            why = error.strerror if isinstance(error, OSError) else f"it did not end within {_MKFS_LIMIT_S:g} s"
             raise KtrialError(
                 f"cannot create a guest's disk with {mkfs}: {why}",
                 hint="run the command again, or reinstall e2fsprogs",

@@ -77,7 +77,7 @@ def _add(path: str, found: GuestFiles, place: str) -> None:
 def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
     """Raise BadInput for a program that cannot run in the guest, or whose libraries are not on this machine."""
     foreign = wanted != host_architecture()
-    hint = f"use the path of a static program for {wanted}, or use `-- ktrial-agent`"
+    hint = f"use the path of a static program for {wanted}, or `-- ktrial-agent` for the agent's loads"
     if not foreign:
         hint = f"use a program for {wanted}"
     if elf.machine != wanted:
@@ -124,6 +124,6 @@ def _output_of(argv: Sequence[str]) -> str:
         said = f": {error.stderr.strip()}" if error.stderr.strip() else ""
         raise KtrialError(f"`{shlex.join(argv)}` ended with {ended}{said}", hint="reinstall the program") from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        why = error.strerror if isinstance(error, OSError) else f"no end within {_LIMIT_S:g} s"
+        why = error.strerror if isinstance(error, OSError) else f"it did not end within {_LIMIT_S:g} s"
         raise KtrialError(f"cannot run `{shlex.join(argv)}`: {why}", hint="reinstall the program") from None
     return done.stdout

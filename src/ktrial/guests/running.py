@@ -37,7 +37,7 @@ def decode_frame(frame: Frame, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(frame.content, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Garbled(f"malformed frame on the guest's line: {error}") from None
+        raise Garbled(f"cannot read a message from the guest: {error}") from None
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

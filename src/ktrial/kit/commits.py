@@ -71,12 +71,15 @@ class Search:
 
     @property
     def suspects(self) -> tuple[Commit, ...]:
-        """Commits that may be the first bad one. If `next` returns None, several remain only if some were skipped."""
+        """Return the commits that may be the first bad one.
+
+        If `next` returns None, several remain only if some were skipped.
+        """
         return tuple(commit for place, commit in enumerate(self._commits) if self._suspects >> place & 1)
 
     @property
     def steps_left(self) -> int:
-        """Estimate of how many more commits the caller must judge."""
+        """Return an estimate of how many more commits the caller must judge."""
         return (self._suspects.bit_count() - 1).bit_length()
 
     def tell(self, commit: str, side: Side) -> None:

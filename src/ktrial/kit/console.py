@@ -55,7 +55,7 @@ class LiveLines:
 
     @property
     def columns(self) -> int:
-        """Maximum length of a line. The last column stays free, because some terminals wrap a line there."""
+        """Return the maximum length of a line. The last column stays free, because some terminals wrap a line there."""
         return self._size().columns - 1
 
     def _size(self) -> os.terminal_size:

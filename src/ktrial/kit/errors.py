@@ -7,7 +7,7 @@ KtrialError                    1  the environment, or ktrial itself, failed
 │   └── Contradiction          2  two settings that cannot both hold
 ├── GuardTripped               3  a guard or a --fail-on condition
 │   └── LimitPassed            3  a limit that ends a trial at once: too hot, too little memory
-├── Refused                    4  ktrial refuses: a gate is closed, a dangerous setting lacks consent
+├── Refused                    4  ktrial refuses: for example, a dangerous setting lacks consent
 ├── PrivilegeMissing           5  needs root, and may not or cannot ask for it
 ├── AgentError                 1  the agent answered with an error (its `kind` says which)
 │   ├── BadRequest             2  a number out of range, an invalid name
@@ -82,7 +82,7 @@ class LimitPassed(GuardTripped):
 
 
 class Refused(KtrialError):
-    """An action that ktrial refuses: a gate is closed, or a dangerous setting lacks consent."""
+    """An action that ktrial refuses, for example because a dangerous setting lacks consent."""
 
     exit_status = 4
 

@@ -32,7 +32,7 @@ class Contract(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The group of entry points that register modules of this kind."""
+        """Return the group of entry points that register modules of this kind."""
         return f"ktrial.{self.kind}s"
 
 

@@ -183,6 +183,6 @@ def _switch_cost(periods: Sequence[LivePeriod], protocol: Protocol) -> tuple[Fin
         return ()
     usual = statistics.median(losses[False]) if losses[False] else 0.0
     cost = math.expm1(statistics.median(losses[True]) - usual)
-    told = f"about {100 * cost:.0f} % worse" if cost > _LEAST_COST else "hardly any different"
-    sentence = f"in the washout after a switch, {outcome} is {told} than in the periods; washouts do not count"
+    told = f"about {100 * cost:.0f} % worse than" if cost > _LEAST_COST else "about the same as"
+    sentence = f"in the washout after a switch, {outcome} is {told} in the periods; washouts do not count"
     return (Finding(kind="switch-cost", level="note", sentence=sentence, values={"cost": cost}),)

@@ -256,7 +256,7 @@ class _Watched:
         if (values < 0).any():
             raise BadInput(
                 f"cannot guard {self._guard.metric}: expected values of 0 or more, got {values.min():g}",
-                hint=f"replace the --guard by --limit-metric {self._guard.metric}=NUMBER (in a protocol: limits)",
+                hint=f"use --limit-metric {self._guard.metric}=NUMBER instead of --guard (in a protocol: limits)",
             )
         if (values == 0).any():
             # Zero has no logarithm, so the smallest value that was seen is added to all values.

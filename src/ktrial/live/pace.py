@@ -33,7 +33,7 @@ class HoldUp(NamedTuple):
 class LivePace:
     """Decides when a block may begin. A block takes `block_s` seconds and makes up to `block_switches` switches.
 
-    With `spread_s`, block n begins at the earliest (n - 1) * `spread_s` after `started_ms`.
+    With `spread_s`, block n begins at the earliest (n - 1) * `spread_s` seconds after `started_ms`.
     """
 
     def __init__(

@@ -109,7 +109,10 @@ def note_of_unnamed(text: str) -> str | None:
     metric = parse_metric(text)
     if metric.source != text:
         return None
-    return f"{metric.name}: lower is better; otherwise write NAME:higher={metric.name}:… (NAME ends in its unit)"
+    return (
+        f"{metric.name}: ktrial assumes that lower is better; if higher is, write NAME:higher={metric.name}:… "
+        "(NAME may end in a unit, such as rate_per_s)"
+    )
 
 
 def open_source(metric: LiveMetric, world: LiveWorld) -> MetricSource:

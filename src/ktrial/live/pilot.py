@@ -140,7 +140,7 @@ def plan_live(
     switches: Sequence[PilotSwitch] = (),
     covariates: Mapping[str, Sequence[Sample]] = {},
 ) -> LivePlan:
-    """Return the plan of a live trial. Raise BadInput if the pilot was too short.
+    """Return the plan of a live trial. Raise BadInput if the samples of the pilot do not allow a plan.
 
     With covariates, the periods will be judged at equal covariates. Only the variation that the
     covariates do not explain is noise.

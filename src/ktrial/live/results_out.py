@@ -180,7 +180,7 @@ class Grafana(NamedTuple):
             ) from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or port == 0:
             raise BadInput(
-                f"--grafana {url} is not the address of a web server",
+                f"--grafana {url}: expected an http or https address without ? and #",
                 hint="for example  --grafana https://grafana.example",
             )
         if parts.username is not None or parts.password is not None:
@@ -310,7 +310,7 @@ class ResultsOut:
     def begins(
         self, trial: str, protocol: TrialProtocol, judgement: Judgement | None = None, *, blind: bool = False
     ) -> None:
-        """Show this trial at every destination from now on. Call it after the noise has been measured."""
+        """Show this trial at every destination from now on; the noise has already been measured."""
         if self._ways:
             self._figures = TrialFigures(trial, protocol, self._now_s(), judgement, blind=blind)
             self._show()

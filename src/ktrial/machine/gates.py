@@ -156,7 +156,7 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 def parse_gates(table: Mapping[str, Any], *, phone: bool = False, has_generator: bool = False) -> dict[str, GateLimits]:
     """Return the limits of all gates, from a `[gates]` table or from the defaults.
 
-    Without `phone`, leave out the gates of phones; without `has_generator`, that of the load generator. Gates in the
+    Without `phone`, leave out the gates of phones; without `has_generator`, the load generator's gate. Gates in the
     table are never left out. Raise BadInput for an unknown gate or an invalid limit.
     """
     absent = {*(() if phone else OF_PHONES), *(() if has_generator else (LOAD_GENERATOR,))}
@@ -266,7 +266,7 @@ def why_void(
     reasons = [one.sentence for one in before if one.level == "refuse"]
     if suspended_s > 0:
         reasons.append(f"the machine slept for {show_seconds(suspended_s)} during the run")
-    reasons += [f"{knob} no longer reads back as set" for knob in misread]
+    reasons += [f"{knob} no longer has the value that ktrial set" for knob in misread]
     return tuple(reasons)
 
 

@@ -88,7 +88,7 @@ class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern]) -> KernelLogDelta:
-    """Classify the new lines between two looks; `after` has the records newer than the newest of `before`."""
+    """Classify the lines logged between two moments; `after` has the records newer than the newest of `before`."""
     unreadable = before.unreadable or after.unreadable
     if unreadable is not None:
         return KernelLogDelta(could_not_tell=f"cannot read the kernel's log: {unreadable}")
@@ -99,7 +99,7 @@ def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern
     lost = after.oldest is not None and after.oldest > last + 1
     problem = None
     if lost:
-        problem = "the kernel's log was overwritten: lines between the two looks are lost"
+        problem = "the kernel's log was overwritten: some of the new lines are lost"
     elif after.truncated:
         problem = "the kernel's log grew too fast to be read completely"
     lines = tuple(line for record in fresh if (line := _judge_line(record, patterns)) is not None)

@@ -37,7 +37,7 @@ class KernelLogWatch:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._before = KernelLog(unreadable="no look before the run")
+        self._before = KernelLog(unreadable="not read before the run")
 
     def begin(self) -> None:
         self._before = look(self._machine)

@@ -26,7 +26,7 @@ def suspended_s(before_s: float, after_s: float) -> float:
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"the machine's suspend time fell from {before_s:.1f} s to {after_s:.1f} s: it may have been restarted",
+            f"suspend time fell from {before_s:.1f} s to {after_s:.1f} s: the machine may have been restarted",
             hint="run the command again",
         )
     return slept if slept >= SHORTEST_S else 0.0

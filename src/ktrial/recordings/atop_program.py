@@ -20,7 +20,7 @@ def print_raw_log(path: Path) -> bytes:
         raise BadInput(
             "cannot read a raw log of atop, because atop is not installed",
             file=str(path),
-            hint="install the package atop, or give the output of `atop -r FILE -P ALL` from the recorded machine",
+            hint="install the package atop",
         )
     try:
         done = subprocess.run(
@@ -35,7 +35,7 @@ def print_raw_log(path: Path) -> bytes:
         raise BadInput(
             f"cannot read the log, because atop did not finish within {_LIMIT_S:g} s",
             file=str(path),
-            hint="give the output of `atop -r FILE -b BEGIN -e END -P ALL` for the interesting time",
+            hint="give the output of `atop -r FILE -b BEGIN -e END -P ALL` for a shorter time",
         ) from None
     if done.returncode != 0 or not done.stdout:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:_WORDS] or f"status {done.returncode}"

@@ -85,7 +85,7 @@ class Blocks:
             group, rows, width = ROWS.unpack_from(content) if len(content) >= ROWS.size else (0, 0, 0)
             known = self.layouts.get(group)
             if known is None or width != len(known.columns) or len(content) != ROWS.size + rows * (width + 1) * 8:
-                raise ValueError(f"a block of samples does not match the columns of group {group}")
+                raise ValueError(f"samples do not match the columns that the file declares for group {group}")
             self.rows.setdefault(group, []).append((known, content))
         elif holds == b"E":
             self.events += [decode_as(line, _EVENT) for line in content.split(b"\n")]

@@ -102,7 +102,7 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
         raise BadInput(
             f"cannot merge a file that has only times of day, because {why}",
             file=part.name,
-            hint="give the file's time zone (--utc-offset +02:00), or leave the file out",
+            hint="give the file's time zone, for example  --utc-offset +02:00",
         )
     return whole_hours[0]
 

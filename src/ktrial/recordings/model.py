@@ -95,7 +95,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An event with a duration; `kind` is as in the catalog of symptoms (`direct-reclaim`, `block-io`).
 
-    `duration_s` is None if its end was not recorded. `victim` states whether it delayed the frame thread of the
+    `duration_s` is None if the end was not recorded. `victim` states whether the event delayed the frame thread of the
     watched program; None if unknown. `amount` is the event's own count: pages, bytes or microseconds.
     """
 
@@ -239,7 +239,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 def rates(series: Series, bits: int = 64) -> Values[float]:
     """Return the growth per second up to each moment; NaN at the first moment and where a counter fell.
 
-    A series of rates is returned unchanged. A counter of 32 `bits` that fell from its upper half has wrapped around.
+    Return a series of rates unchanged. A counter of 32 `bits` that fell from its upper half has wrapped around.
     """
     if series.kind == "rate":
         return series.values

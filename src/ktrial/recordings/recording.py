@@ -44,7 +44,7 @@ def steadied(
     for fewer than two times, or if the clock often fails to advance.
     """
     if len(wall_s) < 2:
-        raise unreadable(source, None, "", "a recording: it has fewer than two moments")
+        raise unreadable(source, None, "", "a recording: it has fewer than two samples")
     steps = [after - before for before, after in pairwise(wall_s)]
     forward = sorted(step for step in steps if step > 0)
     back = len(steps) - len(forward)

@@ -45,7 +45,7 @@ LOOK = msgspec.json.Decoder(UsageLook)
 
 
 def usages(looks: Iterable[UsageLook], start_ns: int) -> tuple[Usage, ...]:
-    """Return the use over time of each process and group, unchanged in samples that do not mention it."""
+    """Return the use of each process and group over time; a sample without a group leaves its use unchanged."""
     points: dict[tuple[int | None, str], list[_Point]] = {}
     for look in looks:
         for one in look.changed:

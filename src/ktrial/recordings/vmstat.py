@@ -100,7 +100,7 @@ def _recording(
         raise BadInput(
             "cannot read vmstat output, because the rows have no times",
             file=source,
-            hint="record with `vmstat -t 1`, or add --interval 1s for the output of `vmstat 1`",
+            hint="name the time between two rows, for example  --interval 1s",
         )
     else:
         times_s = [place * interval_s for place in range(len(rows))]

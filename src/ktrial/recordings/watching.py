@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent reports about a machine that it watches, and doubts about it."""
+"""What an agent reports about a machine that it watches, and doubts about the report."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ MOST_PASSES = 4
 class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that the agent reports.
 
-    `victim` says whether it delayed the frame thread, `watched` whether it hit a thread of the program. `idle_ns` is
-    how long the device had been idle before, if that was long.
+    `victim` says whether the event delayed the frame thread, `watched` whether it hit a thread of the program.
+    `idle_ns` is how long the device had been idle before, if that was long.
     """
 
     kind: str

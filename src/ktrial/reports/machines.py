@@ -65,7 +65,7 @@ def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[Ma
 
 
 def mean_name(pooled: Pooled) -> str:
-    """Return the name of the row of all machines."""
+    """Return the name of the row about all machines together."""
     count = len(pooled.together)
     return f"mean of {count} machines" if count else "all together"
 

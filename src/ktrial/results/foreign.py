@@ -25,7 +25,7 @@ def slug(text: str) -> str:
 
 
 class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution of a benchmark. Groups are compared with each other.
+    """One execution of a benchmark. Comparisons are between runs of different groups.
 
     `block` names a round that runs of several groups share. `part_of` names the process of the run; values of one
     process depend on each other. `number` is the place in the file, from 1, and gives the order of the runs unless

@@ -50,7 +50,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
             raise BadInput(
                 f"the file unpacks to more than {show_bytes(limit_bytes)}",
                 file=name,
-                hint="split the file, or export fewer columns",
+                hint="split the file, or export fewer runs into it",
             )
         at = min(at + _PIECE_BYTES, len(data)) - len(machine.unused_data)
         if machine.eof and at < end:  # a gzip file may consist of several members
@@ -159,7 +159,8 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
             what = f"cannot use {', '.join(used)} with the format {importer.name}, only with {kind}"
             raise BadInput(what, file=name, hint=f"leave out {', '.join(used)}{more}")
     if options.by is not None and options.label is not None:
-        raise BadInput("--label and --by both name the groups", file=name, hint="leave out --label or --by")
+        given = f"the name {options.label!r}"
+        raise BadInput(f"--by and {given} both name the groups", file=name, hint=f"leave out --by or {given}")
 
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
@@ -223,7 +224,7 @@ _OTHERWISE = (
 
 
 def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
-    """Return the importers that recognise a file. An importer of any table counts only if no other matches."""
+    """Return the importers that recognise a file. An importer for tables counts only if no other one matches."""
     fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 

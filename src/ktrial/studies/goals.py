@@ -41,7 +41,7 @@ class GoalSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A goal, `goals/<name>.toml`.
 
-    It proposes the settings in `candidate` and those of its `profiles`, as far as a measure covers their knobs.
+    A goal proposes the settings in `candidate` and in its `profiles`, if a measure covers their knobs.
     """
 
     name: str

@@ -80,7 +80,7 @@ def scheduler_arms(own: str, found: Iterable[InstalledScheduler], *, placebo: bo
 def other_outcomes(tasks: Sequence[Task], around: Sequence[Outcome], primary: str) -> tuple[str, ...]:
     """Return the outcomes that must not get worse, without `primary`.
 
-    They are the main outcome of each benchmark, the load's work, and power.
+    These are the main outcome of each benchmark, the load's work, and power.
     """
     main = [one.name for one in candidates(tasks) if one.outcome.headline]
     benchmark = next(task.label for task in tasks if primary.startswith(f"{task.label}."))

@@ -57,7 +57,7 @@ class StoredTrials:
         return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
 
     def all(self, name: str | None = None) -> tuple[StoredTrial, ...]:
-        """Return the trials, newest first. With `name`, return only trials with that name, or from a file with it."""
+        """Return the trials, newest first. With `name`, return only trials with this name or this protocol name."""
         if name is None:
             return self._select(_TRIALS)
         begins = trials.c.trial.startswith(f"{name}-", autoescape=True)

@@ -359,7 +359,7 @@ def how_it_ended(ended: Exit) -> str:
 
 
 def result_of(played: Played) -> Result:
-    """Return the run in the form of a result of `ktrial bench`."""
+    """Convert the run to a result of `ktrial bench`."""
     record = played.record
     headlines = [one.outcome.name for one in played.report.outcomes if one.outcome.headline]
     return Result(

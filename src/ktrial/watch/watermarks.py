@@ -77,7 +77,7 @@ def layout_here(machine: Machine) -> WatermarkLayout:
         if not text.isdigit():
             why = reading.unreadable if reading is not None else None
             if reading is None and name == SCALE:
-                why = "kernels before 4.6 do not have it"
+                why = "kernels before 4.6 lack this setting"
             raise Refused(
                 f"cannot read {path}{f': {why}' if why else ''}",
                 hint="use --memory 96GiB to compute the watermarks of a PC with that much memory",
@@ -161,7 +161,10 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
     data = reading.data if reading is not None and reading.data is not None else b""
     taken, reclaimed, freed = (pattern.findall(data) for pattern in (_TAKEN, _RECLAIMED, _FREED))
     if not (taken and reclaimed and freed):
-        raise Refused(f"{_VMSTAT} does not count allocated and freed pages", hint="for example  --rate 2GiB")
+        raise Refused(
+            f"cannot measure a rate: {_VMSTAT} does not count allocated and freed pages",
+            hint="use --rate instead of --measure, for example  --rate 2GiB",
+        )
     return clock.monotonic_ns(), sum(map(int, taken)) + sum(map(int, reclaimed)) - sum(map(int, freed))
 
 
@@ -173,7 +176,8 @@ def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple
     several = [value for _, value in parts if "," in value]
     if several and len(parts) > 1:
         raise BadInput(
-            f"{word}: cannot combine several values with several settings", hint="write each combination as one word"
+            f"{word}: cannot combine several values with several settings",
+            hint="write each combination as a separate argument",
         )
     found: list[tuple[str, Mapping[str, int]]] = []
     for chosen in several[0].split(",") if several else [""]:

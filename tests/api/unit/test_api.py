@@ -79,11 +79,11 @@ def test_values_are_compared_as_their_order_allows() -> None:
     "arms, more, message",
     [
         ({"a": STOCK}, {}, "expected at least two arms, got 1"),
-        ({"a": STOCK, "b": TUNED}, {"control": "c"}, "unknown arm 'c'"),
+        ({"a": STOCK, "b": TUNED}, {"control": "c"}, "control: unknown arm 'c'"),
         ({"a": STOCK, "b": [float("nan")]}, {}, "b: expected a finite number, got nan"),
         ({"a": [1.0], "b": [2.0]}, {"order": ["a", "c"]}, "order: unknown arm 'c' at position 2"),
-        ({"a": [1.0], "b": [2.0]}, {"order": ["a"]}, "order: expected b 1 times, got 0"),
-        ({"a": [1.0], "b": [2.0]}, {"blocks": {"a": ["x"]}}, "blocks: expected 1 names for b, got 0"),
+        ({"a": [1.0], "b": [2.0]}, {"order": ["a"]}, "order: expected 'b' 1 times, got 0"),
+        ({"a": [1.0], "b": [2.0]}, {"blocks": {"a": ["x"]}}, "blocks: expected 1 names for 'b', got 0"),
     ],
 )
 def test_what_is_wrong_is_bad_input(arms: dict[str, list[float]], more: dict[str, Any], message: str) -> None:

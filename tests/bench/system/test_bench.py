@@ -107,7 +107,7 @@ def test_a_preparation_that_fails_fails_the_run(home: Path) -> None:
     ran = run("bench", "-n", "1", "--prepare", "sh -c 'echo no disk >&2; exit 3'", "--", "touch", "made")
     assert ran.status == 1
     assert records(home)[0]["failure"] == (
-        "could not be started: its step /usr/bin/sh ended with status 3; it said: no disk"
+        "could not be started: /usr/bin/sh, which must run first, ended with status 3; it said: no disk"
     )
     assert not (home / "made").exists()
 
@@ -221,7 +221,7 @@ def test_too_much_output_fails_the_run_where_numbers_are_read_from_it(home: Path
     ran = run("bench", "-n", "1", *command)
     assert ran.status == 0, ran.err
     assert records(home)[-1]["notes"] == [
-        "it printed more than ktrial captures: only the beginning of its output is stored"
+        "the command printed more than ktrial captures; only the beginning of its output is stored"
     ]
 
 

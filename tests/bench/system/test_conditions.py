@@ -166,7 +166,7 @@ def test_a_setting_that_others_undo_makes_the_run_void(root: FakeRoot, rig: Rig)
             root.write(swappiness, "60\n" if number == 2 else "10\n")
 
     result, records = rig.run(between)
-    why = (f"{swappiness} no longer reads back as set",)
+    why = (f"{swappiness} no longer has the value that ktrial set",)
     assert [record.void for record in records] == [(), why, (), ()]
     assert (result.complete, result.summaries[0].n) == (1, 3)
 

@@ -51,6 +51,6 @@ def test_a_child_that_cannot_be_moved(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_over_sooner_is_told_so() -> None:
-    with pytest.raises(BadRun, match="ended before its second task moved") as error:
+    with pytest.raises(BadRun, match="ended before its second process moved") as error:
         BENCHMARK.parse(RawOutput(files={"pinned": b"over\n"}, exit_status=0), {})
     assert "loops" in str(error.value.hint)

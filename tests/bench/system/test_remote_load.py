@@ -139,7 +139,7 @@ def test_packets_that_a_firewall_drops_fail_the_run(pair: Pair, tmp_path: Path) 
     (run,) = measured(done, output, status=1)
     assert run["failure"].startswith(
         f"cannot send the load from load1: load1 does not reach the server at {pair.address} on web1 "
-        "(no answer within 10 s); next: open a port in the firewall of web1"
+        "(no answer within 10 s); next: use --load-address ADDRESS:PORT with a port that the firewall of web1 lets"
     )
 
 

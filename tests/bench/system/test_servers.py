@@ -125,7 +125,7 @@ def test_what_the_server_answers_is_what_was_asked_for(executor: AgentExecutor) 
 def test_a_port_that_is_taken_is_named(name: str, executor: AgentExecutor) -> None:
     with socket.create_server(("127.0.0.1", PORT)):
         raw = executor.run(invocation(name)).raw
-    assert "its step nginx ended before it was ready: it ended with status 1" in (raw.failed or "")
+    assert "nginx, which must run first, ended before it was ready: it ended with status 1" in (raw.failed or "")
     assert f"bind() to 127.0.0.1:{PORT} failed" in (raw.failed or "")
     assert "Address already in use" in (raw.failed or "")
 
@@ -134,7 +134,7 @@ def test_an_option_that_the_server_does_not_know_is_named(executor: AgentExecuto
     asked = invocation("redis-benchmark-get")
     server = msgspec.structs.replace(asked.steps[0], argv=(*asked.steps[0].argv, "--no-such-option", "1"))
     raw = executor.run(msgspec.structs.replace(asked, steps=(server, *asked.steps[1:]))).raw
-    assert "its step redis-server ended before it was ready: it ended with status 1" in (raw.failed or "")
+    assert "redis-server, which must run first, ended before it was ready: it ended with status 1" in (raw.failed or "")
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
     [
         ('use = "a"', 'use = "zzz"', 5, "unknown benchmark: 'zzz'"),
         ("loops = 3", "lops = 3", 10, "a has no parameter 'lops'"),
-        ("loops = 3", 'loops = "3"', 10, "expected loops of the same type as the default 10, got '3'"),
+        ("loops = 3", 'loops = "3"', 10, "loops = '3' has another type than the default 10"),
         ("loops = 3", "loops = nan", 10, "expected a finite number for loops, got nan"),
         ("loops = 3", "loops = -inf", 10, "expected a finite number for loops, got -inf"),
         ('name = "own"', 'name = "quick"', 1, "suite quick already exists"),

@@ -21,7 +21,7 @@ from ktrial.machine.gates import GateLimits
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
 #: The next step for a run that took too long, for output that cannot be parsed, and for a value that cannot be.
-LESS = "; next: give the benchmark less work, or raise the limit of your own command (--limit, limit_s)"
+LESS = "; next: give the benchmark less work, or your own command a higher limit (--limit, limit_s)"
 READ_IT = "; next: read the output with `ktrial show SESSION/RUN --raw NAME`"
 PRINTED = "; next: check what the benchmark printed (`ktrial show SESSION/RUN --raw stdout`)"
 
@@ -421,9 +421,9 @@ def test_parameters_of_one_of_several_benchmarks() -> None:
 @pytest.mark.parametrize(
     "text, why, advice",
     [
-        ("loops", "cannot read -p 'loops'", "write NAME=VALUE or BENCHMARK:NAME=VALUE"),
-        ("=5", "cannot read -p '=5'", "write NAME=VALUE"),
-        ("loops=1", "does not name its benchmark", "-p x:loops=1"),
+        ("loops", "cannot read -p 'loops': no =", "write NAME=VALUE or BENCHMARK:NAME=VALUE"),
+        ("=5", "cannot read -p '=5': no name before =", "write NAME=VALUE"),
+        ("loops=1", "does not name its benchmark", "for example  x:loops=1"),
         ("xx:loops=1", "unknown benchmark of own: 'xx'", "use one of x, y"),
         ("x:lops=1", "unknown parameter of x: 'lops'", "did you mean loops?"),
         ("x:zzz=1", "unknown parameter of x: 'zzz'", "use one of: direct, loops"),

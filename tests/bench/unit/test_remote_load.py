@@ -245,7 +245,7 @@ def test_a_generator_that_has_changed_sends_no_load() -> None:
         (
             RawOutput(timed_out=True),
             "no answer within 10 s",
-            "open a port in the firewall of web1, and name it with --load-address ADDRESS:PORT",
+            "use --load-address ADDRESS:PORT with a port that the firewall of web1 lets through",
         ),
         (
             RawOutput(exit_status=1, stderr=b"Connection refused"),

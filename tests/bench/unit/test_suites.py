@@ -50,13 +50,13 @@ def test_the_ends_of_a_pipe_stay_on_two_cpus_of_those_chosen() -> None:
 
 
 def test_what_cannot_be_placed_is_refused() -> None:
-    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: needs 2 CPUs, but '5' names 1"):
+    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: needs 2 CPUs, but cpus '5' names 1"):
         placed("perf-pipe-cross-cpu", "5")
-    with pytest.raises(BadInput, match="agent-contextswitch-cross: needs 2 CPUs, but '5' names 1"):
+    with pytest.raises(BadInput, match="agent-contextswitch-cross: needs 2 CPUs, but cpus '5' names 1"):
         placed("agent-contextswitch-cross", "5")
     assert placed("agent-contextswitch-same", "5")[0] == (5,)
     assert placed("agent-contextswitch-cross", "5,6")[0] == (5, 6)
-    with pytest.raises(BadInput, match="its parameters name CPU 1, which is not among 'little'"):
+    with pytest.raises(BadInput, match="its parameters name CPU 1, which is not among cpus 'little'"):
         placed("perf-pipe-same-cpu", "little", cpu=1)
 
 
@@ -66,7 +66,7 @@ def test_of_a_suite_only_what_cannot_be_placed_is_left_out() -> None:
     (task,) = tasks_of(suite, all_benchmarks(), FACTS, "5", unplaced)
     assert (task.label, task.cpus) == ("hackbench-pipe-thread", (5,))
     assert {label: error.message for label, error in unplaced.items()} == {
-        "perf-pipe-cross-cpu": "needs 2 CPUs, but '5' names 1"
+        "perf-pipe-cross-cpu": "needs 2 CPUs, but cpus '5' names 1"
     }
     alone = Suite("own", "", (SuiteEntry("perf-pipe-cross-cpu"),))
     with pytest.raises(BadInput, match="perf-pipe-cross-cpu: needs 2 CPUs"):

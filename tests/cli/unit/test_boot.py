@@ -455,9 +455,9 @@ def test_what_overrides_a_kept_boot_is_named_with_a_step_that_exists(machine: Fa
     machine.write("/etc/default/grub.d/zz.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX preempt=none"\n')
     done = machine.run("boot", "keep", "--yes")
     assert (done.status, "/etc/default/grub.d/zz.cfg" in done.err) == (4, True), done.err
-    assert "next: change that other value\n" in done.err
+    assert "next: remove that override\n" in done.err
     kept = machine.run("keep", "boot:preempt=full", "--yes")
-    assert "next: change that other value, or add --anyway" in kept.err
+    assert "next: remove that override, or add --anyway" in kept.err
 
 
 @pytest.mark.parametrize(

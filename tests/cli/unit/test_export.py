@@ -55,6 +55,8 @@ def test_what_a_trial_does_not_decide_is_left_out_and_said(tried: FakeRoot) -> N
         (("swappiness/sw11",), "unknown arm of swappiness-abcdef: 'sw11'", "did you mean sw10?"),
         (("swappiness/control",), "unknown arm of swappiness-abcdef: 'control'", "use one of: "),
         (("vm.swappiness",), "vm.swappiness is a knob and needs a value", "write vm.swappiness=VALUE"),
+        (("queue:scheduler",), "queue:scheduler is a knob and needs a value", "write queue:scheduler@NAME=VALUE"),
+        (("queue:scheduler@sda",), "queue:scheduler@sda is a knob", "write queue:scheduler@sda=VALUE"),
         (("vm.swappiness=10", "vm.swappiness=20"), "vm.swappiness is set twice: 10 and 20", "remove one of the two"),
         ((), "nothing to export", "name a profile, a trial"),
         (("thp:enabled=madvise",), "cannot export thp:enabled=madvise", "add --to tmpfiles.d"),

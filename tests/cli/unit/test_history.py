@@ -125,7 +125,7 @@ def test_names_that_are_not_there(machine: FakeRoot, words: tuple[str, ...], tol
 
 def test_an_empty_store(machine: FakeRoot) -> None:
     ran = machine.run("--store", "a.db", "history", "p99")
-    assert (ran.status, "no run of these sessions" in ran.err) == (2, True)
+    assert (ran.status, "no run has a measurement" in ran.err) == (2, True)
 
 
 def test_values_of_zero_are_compared_by_difference(machine: FakeRoot) -> None:
@@ -155,4 +155,4 @@ def test_the_time_of_what_was_imported_is_said_to_be_that_of_the_import(machine:
     store.save(a_run(1, 0.01, session="brought"), {})
     store.close()
     notes = json.loads(shown(machine, "wakeup.p99", "--label", "nightly", "--json"))["notes"]
-    assert "1 of 11 sessions were imported from files: their time is that of the import" in notes
+    assert "1 of 11 sessions were imported from files: they show the time of the import" in notes

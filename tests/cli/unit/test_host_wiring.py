@@ -124,7 +124,7 @@ def test_a_guest_of_another_architecture_is_given_nothing() -> None:
 def test_what_is_said_of_the_host() -> None:
     booted = host("guest:running")
     assert (again(None), again(booted)) == ("ktrial", "ktrial --host guest:running")
-    assert as_before(None) == "all settings have been restored: `ktrial status`"
+    assert as_before(None) == "all settings have been restored (check with `ktrial status`)"
     assert as_before(booted) == "the guest and its settings end with this command"
 
 

@@ -87,7 +87,7 @@ def test_nothing_can_be_paused_that_does_not_run(root: FakeRoot) -> None:
     "live, running, hint",
     [
         (True, (), "run `ktrial trial show t-1` to see its last step"),
-        (False, (), "interrupt t-1 with Ctrl-C"),
+        (False, (), "interrupt a trial that is not live with Ctrl-C"),
         (False, ("u-2",), "name a live trial that is running: u-2"),
     ],
 )

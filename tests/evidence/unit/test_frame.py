@@ -132,7 +132,7 @@ def test_a_file_of_a_published_folder_lies_in_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 7)
     assert plain_file(folder, "inside") == b"1234567"
     monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 6)
-    with pytest.raises(BadInput, match="inside is too large for a bundle"):
+    with pytest.raises(BadInput, match="inside has 7 B; the limit is 6 B"):
         plain_file(folder, "inside")
 
 
@@ -144,7 +144,7 @@ def test_a_published_folder_has_no_other_files_than_a_bundle(tmp_path: Path) -> 
         (folder / name).write_bytes(
             data.replace(b'"members": {}', b'"members": {"notes": {"sha256": "", "size_bytes": 1}}')
         )
-    with pytest.raises(BadInput, match="'notes' is not a file of a bundle"):
+    with pytest.raises(BadInput, match="'notes' does not belong in a bundle"):
         bundles.examine(folder)
 
 

@@ -314,7 +314,7 @@ def test_another_coordinator_goes_on_from_the_log() -> None:
         ('waves = ["110%"]', "cannot read waves = ['110%']"),
         ("at_once = 0", "at_once = 0 measures no machine"),
         ("guard_error = 0.5", "expected guard_error above 0 and at most 0.2, got 0.5"),
-        ('patience = "0s"', "patience must be above 0"),
+        ('patience = "0s"', "expected patience above 0, got '0s'"),
         ('design = "pairs"\nmatch = []', "the design 'pairs' needs facts in `match`"),
         ("kernels = 2", "object contains unknown field `kernels`"),
     ],

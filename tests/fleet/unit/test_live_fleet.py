@@ -68,8 +68,8 @@ def live_fleet(table: str = PAIRS, count: int = 12) -> FleetBegan:
     [
         ('period = "5min"', "", "[live] has no period"),
         ('period = "5min"', 'period = "soon"', "period: expected a duration"),
-        ('period = "5min"', 'period = "5min"\nrate = true', "`rate` of [live] is for one machine"),
-        ('period = "5min"', 'period = "5min"\nfor = "2d"', "`for` of [live] is for one machine"),
+        ('period = "5min"', 'period = "5min"\nrate = true', "`rate` of [live] works only on one machine"),
+        ('period = "5min"', 'period = "5min"\nfor = "2d"', "`for` of [live] works only on one machine"),
         ("openmetrics:", "openmetric:", "unknown kind of source 'openmetric'"),
         ("[fleet]", '[fleet]\ndesign = "pairs"\nat_once = 3', "at_once = 3 separates a pair"),
         ("name = ", 'suite = "pagefault"\nname = ', "cannot combine [live] with suite"),

@@ -72,7 +72,7 @@ def boot(tmp_path: Path) -> Any:
         (BEGIN, 125, "the guest ended without reporting the result of its program"),
         ("echo hello > $console", 125, "the guest ended before its first process ran"),
         (f"{BEGIN}; echo nonsense >> $line; sleep 50", 125, "expected a message from the agent, got b'nonsense"),
-        (frame("B", "{}"), 125, "malformed frame on the guest's line"),
+        (frame("B", "{}"), 125, "cannot read a message from the guest"),
         ("echo 'no such machine' >&2; exit 1", 1, "QEMU 7.2.22 ended with status 1: no such machine"),
     ],
     ids=["panic", "never answers", "hangs", "floods", "dies", "dies early", "writes", "other frames", "QEMU fails"],

@@ -76,16 +76,22 @@ def test_two_exact_runs_that_are_the_same() -> None:
 @pytest.mark.parametrize(
     "other, where",
     [
-        (run(stdout=b"one\nthree\n"), "line 2 of stdout is 'two' and 'three'"),
-        (run(stdout=b"one\n"), "line 2 of stdout is 'two' and missing"),
-        (run(console=b""), "line 1 of the console is '[ 0.0] x' and missing"),
-        (run(ended=ProgramEnded(status=1)), "the report of the program's end is status 0 and status 1"),
+        (run(stdout=b"one\nthree\n"), "line 2 of stdout is 'two' in one run and 'three' in another"),
+        (run(stdout=b"one\n"), "line 2 of stdout is 'two' in one run and missing in another"),
+        (run(console=b""), "line 1 of the console is '[ 0.0] x' in one run and missing in another"),
+        (
+            run(ended=ProgramEnded(status=1)),
+            "the report of the program's end is status 0 in one run and status 1 in another",
+        ),
         (
             run(begun=msgspec.structs.replace(BEGUN, uptime_s=1.51)),
-            "the report of the guest's start is uptime_s 1.5 and uptime_s 1.51",
+            "the report of the guest's start is uptime_s 1.5 in one run and uptime_s 1.51 in another",
         ),
         (run(begun=None), "the report of the guest's start is {"),
-        (run(failure="the kernel panicked"), "the failure of the guest is missing and 'the kernel panicked'"),
+        (
+            run(failure="the kernel panicked"),
+            "the failure of the guest is missing in one run and 'the kernel panicked' in another",
+        ),
     ],
     ids=["line", "missing", "console", "status", "time", "no-start", "failure"],
 )

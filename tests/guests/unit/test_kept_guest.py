@@ -206,7 +206,7 @@ def test_what_became_of_the_guest_is_told(house: House) -> None:
     with pytest.raises(AgentError, match="last lines of its console: panic") as caught:
         guest.open(["serve"], root=False)
     assert caught.value.kind == "lost"
-    assert "--keep lab`" in (caught.value.hint or "")
+    assert "--keep lab …` again" in (caught.value.hint or "")
     assert guest.why_gone() == house.guest.gone
     transport.abandon()
     guest.close()

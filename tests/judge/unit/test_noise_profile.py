@@ -20,9 +20,9 @@ def test_a_fresh_profile_of_the_same_things_holds() -> None:
 def test_what_changed_makes_it_stale() -> None:
     now = replace(KEY, kernel_release="6.13", governor=None, tool_versions={"hackbench": "2.6"})
     assert PROFILE.why_stale(now, 31 * DAY_MS) == (
-        "tool versions was hackbench 2.5, is hackbench 2.6",
-        "kernel release was 6.12, is 6.13",
-        "governor was performance, is unknown",
+        "tool versions changed from hackbench 2.5 to hackbench 2.6",
+        "kernel release changed from 6.12 to 6.13",
+        "governor changed from performance to unknown",
         "it is 31 days old (limit 30)",
     )
-    assert PROFILE.why_stale(replace(KEY, visits="boot"), 0) == ("visits was run, is boot",)
+    assert PROFILE.why_stale(replace(KEY, visits="boot"), 0) == ("visits changed from run to boot",)

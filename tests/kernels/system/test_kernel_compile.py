@@ -76,7 +76,7 @@ def test_another_configuration_is_another_benchmark(memory: Path, tree: Path, tm
     [
         (".config", [], "The source tree is not clean, please run 'make mrproper'"),
         (None, ["config=nosuchconfig"], "parameter config: expected tinyconfig, defconfig"),
-        (None, ["config=/nowhere/config"], "its step install ended with status 1"),
+        (None, ["config=/nowhere/config"], "install, which must run first, ended with status 1"),
         (None, ["tree=/nowhere"], "*** /nowhere: No such file or directory"),
         (None, ["tree=linux"], "parameter tree: expected an absolute path"),
         (None, ["target=vmlinux"], "make succeeded but wrote no image"),

@@ -36,6 +36,8 @@ def test_installed_kernels_by_version(root: Path) -> None:
     with pytest.raises(UnknownName) as caught:
         images.find("6.12.8-test")
     assert caught.value.nearest[0] == "6.12.7-test"
+    with pytest.raises(BadInput, match=r"cannot find the image of the running kernel \(6\.9\.0\)"):
+        Images(root, release="6.9.0").find("running")
 
 
 def test_kernels_by_path(root: Path) -> None:

@@ -174,7 +174,7 @@ def test_what_was_built_is_recorded_and_told() -> None:
         (
             msgspec.structs.replace(FOUND, identity=msgspec.structs.replace(IDENTITY, compiler="Debian clang 14")),
             FLAGS,
-            "it was compiled with Debian clang 14, not with gcc",
+            "compiled with Debian clang 14, not with gcc",
         ),
     ],
 )

@@ -59,7 +59,7 @@ def test_what_is_written_is_what_is_read(text: str, name: str, direction: str, s
         ("prometheus:http://h?query=x&version=a b", "not the name of a label"),
         ("prometheus:http://h?query=x offset 5m", "another time"),
         ("prometheus:http://h?query=max_over_time(rate(x[1m])[5m:1m])", "subquery"),
-        ("openmetrics:http://h/metrics", "is not the name of a series"),
+        ("openmetrics:http://h/metrics", "name= is missing"),
         ("openmetrics:http://h/metrics?name=a b", "is not the name of a series"),
         ("openmetrics:http://h/metrics?name=a&quantile=99", "quantile"),
         ("log:var/log?match=(a)", "not an absolute path"),

@@ -152,7 +152,7 @@ def test_a_server_that_comes_back_at_once_is_asked_again() -> None:
 
 
 def test_clocks_must_agree() -> None:
-    with pytest.raises(BadInput, match="clock and this one are"):
+    with pytest.raises(BadInput, match="clocks of the server and of this machine are"):
         Queried(ahead_s=60)
     one = Queried()
     one.passes(4)

@@ -292,7 +292,7 @@ def test_a_knob_that_no_longer_reads_back_as_set_makes_a_run_void() -> None:
 
     bench.executor._reply = reply
     result, records = bench.run()
-    why = ("/proc/sys/vm/swappiness no longer reads back as set",)
+    why = ("/proc/sys/vm/swappiness no longer has the value that ktrial set",)
     assert [record.void for record in records] == [(), why, (), ()]
     assert "stdout" in records[1].raw
     assert result.holes == ()

@@ -352,7 +352,7 @@ def test_only_a_sleep_a_knob_or_a_gate_before_the_run_voids() -> None:
     assert len(reasons) == 3
     assert reasons[1:] == (
         "the machine slept for 3.5 s during the run",
-        "vm.swappiness no longer reads back as set",
+        "vm.swappiness no longer has the value that ktrial set",
     )
     assert why_void(judge_start(GOOD, {**GOOD, "temperature_c": 51.0})) == ()
     assert why_void() == ()

@@ -318,7 +318,7 @@ def huge(document: Any) -> None:
         (named("../../evil"), "leads outside the bundle"),
         (named("/etc/evil"), "leads outside the bundle"),
         (named("raw/../../evil"), "leads outside the bundle"),
-        (named("notes.txt"), "is not a file of a bundle"),
+        (named("notes.txt"), "does not belong in a bundle"),
         (named("raw/" + "a" * 64), "is not in the manifest"),
         (named("raw/" + "a" * 64, tarfile.SYMTYPE), "a symbolic link"),
         (named("raw/" + "a" * 64, tarfile.LNKTYPE), "a link"),
@@ -406,7 +406,7 @@ def test_nothing_is_hidden_behind_the_end_of_a_member(tmp_path: Path) -> None:
         hiding = bytearray(text)
         hiding[end] = 1
         (tmp_path / "bad").write_bytes(zstandard.compress(hiding))
-        with pytest.raises(BadInput, match="unexpected data after"):
+        with pytest.raises(BadInput, match="unexpected data between its files"):
             BundleFolder(tmp_path / "work").open(tmp_path / "bad")
 
 

@@ -82,7 +82,7 @@ def test_sessions_are_listed(home: Path) -> None:
     assert first == "20261122T1 2027-01-15 08:00 margine stock 6.18 1 good bench"
     assert second == "20261121T1 2023-11-14 22:13 quick stock 6.18 1 good, 1 failed bench"
     assert [one["session"] for one in run("runs", "--suite", "quick", "--json").json["sessions"]] == ["20261121T1"]
-    assert "no such session" in run("runs", "--label", "none").err
+    assert "has no session with label none" in run("runs", "--label", "none").err
 
 
 def test_a_session_and_its_runs_are_shown(home: Path) -> None:

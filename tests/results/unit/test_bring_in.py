@@ -276,7 +276,7 @@ def test_what_runs_tell_groups_and_blocks_and_chooses_them() -> None:
         ),
         ({"where": ("host",)}, "--where 'host': missing value", "write NAME=VALUE"),
         ({"where": ("host=z",)}, "--where matches no run", "use one of the values of host: x, y"),
-        ({"by": "note", "label": "a"}, "--label and --by both name the groups", "leave out --label or --by"),
+        ({"by": "note", "label": "a"}, "--by and the name 'a' both name the groups", "leave out --by or the name 'a'"),
     ],
 )
 def test_what_runs_do_not_tell_is_refused(options: dict[str, Any], message: str, hint: str) -> None:

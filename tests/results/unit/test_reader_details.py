@@ -120,7 +120,7 @@ def test_runs_of_google_benchmark_that_failed_are_failed_runs() -> None:
     failed = {"error_occurred": True, "error_message": "no"}
     (run,) = google_benchmark.read(google(failed), "g.json", ImportOptions()).runs
     assert run.failure == "no"
-    with pytest.raises(BadRun, match="no single runs"):
+    with pytest.raises(BadRun, match="no single run that succeeded"):
         google_benchmark.read(google(failed, {"run_type": "aggregate"}), "g.json", ImportOptions())
 
 
@@ -194,5 +194,5 @@ def test_a_column_in_no_unit_that_is_known_is_a_score(column: str, said: str) ->
 def test_label_and_by_do_not_go_together() -> None:
     for name, data in (("t.csv", b"time_s,a\n1,x\n"), ("h.json", of_hyperfine(0))):
         request = ImportRequest(options=ImportOptions(by="a", label="b"))
-        with pytest.raises(BadInput, match="--label and --by both name the groups"):
+        with pytest.raises(BadInput, match="--by and the name 'b' both name the groups"):
             read_results(ForeignFile(name, data), request, IMPORTERS)

@@ -158,7 +158,7 @@ def test_a_job_of_fio_that_failed_did_nothing() -> None:
 
 def test_lines_after_the_json_of_fio_are_counted() -> None:
     failed = json.dumps({"fio version": "fio-3.33", "jobs": [{"jobname": "j", "error": 5}]}, indent=1)
-    assert "2 lines after its JSON are ignored" in read(fio, f"{failed}\n\nj: (g=0)\n  read: 1\n").notes
+    assert "2 lines after fio's JSON are ignored" in read(fio, f"{failed}\n\nj: (g=0)\n  read: 1\n").notes
 
 
 def test_a_result_line_of_go_has_a_name_iterations_and_values() -> None:

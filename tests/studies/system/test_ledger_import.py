@@ -86,7 +86,7 @@ def test_a_verdict_travels_signed_and_stays_apart(run: Run, root: FakeRoot, tmp_
     assert kept.status == 0, kept.err
     assert "better" not in root.read("/etc/sysctl.d/ktrial.conf")
 
-    assert "forgot 1 trial from alice" in run("ledger forget --from alice").err
+    assert "removed 1 trial of alice from the ledger" in run("ledger forget --from alice").err
     assert "elsewhere" not in run("ledger").out
     assert run("ledger forget --from alice").status == 2
 

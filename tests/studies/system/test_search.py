@@ -197,14 +197,14 @@ def test_a_value_that_the_kernel_clamps_is_searched_as_what_it_took(home: Path) 
 @pytest.mark.parametrize(
     "more,old,new,words_of_error",
     [
-        ((), "{ conf = ", "{ other = ", "the command does not use the file other"),
+        ((), "{ conf = ", "{ other = ", "no command uses the file other"),
         ((), 'placeholder = "size"', 'placeholder = "unused"', "nothing uses the placeholder unused"),
         ((), "conf.in", "gone.in", "cannot read the template"),
         (("--budget", "0s"), "", "", "leaves no time for a run"),
         (("--sampler", "gp"), "", "", "PyTorch is not installed"),
-        (("--also", "nosuch"), "", "", "unknown outcome of this benchmark: 'nosuch'"),
+        (("--also", "nosuch"), "", "", "unknown outcome: 'nosuch'"),
         (("--also", "rate"), "", "", "command.rate is both primary and secondary"),
-        (("--also", "memory_b", "--also", "memory_b", *MEMORY), "", "", "--also names an outcome twice"),
+        (("--also", "memory_b", "--also", "memory_b", *MEMORY), "", "", "--also names memory_b twice"),
     ],
 )
 def test_what_cannot_be_searched_is_said_before_anything_runs(

@@ -150,5 +150,5 @@ def test_the_same_once_more_has_a_seed_of_its_own_and_is_part_of_nothing() -> No
     found = again(msgspec.structs.replace(FILE, part="blame-1", arms=marked))
     assert (found.part, found.design.seed, found.suite) == (None, None, FILE.suite)
     assert [arm.placebo for arm in found.arms.values()] == [False, False, True]
-    with pytest.raises(BadInput, match="this trial is a part of a blame"):
+    with pytest.raises(BadInput, match="this trial belongs to a blame"):
         again(msgspec.structs.replace(FILE, screen=Screen(settings=("a", "b"))))

@@ -71,7 +71,7 @@ def test_a_point_is_an_arm_with_its_kernel_and_arguments_and_the_control_has_its
     assert question.arm({"boot:threadirqs": "given"}) == question.arm(space.control)
     text = space_text(question, width=100)
     assert "absent, off, auto" in text
-    assert "each visit is a boot of a guest" in text
+    assert "each visit boots a guest" in text
 
 
 def test_a_symbol_has_the_value_of_the_configuration_unless_the_point_changes_it() -> None:

@@ -123,7 +123,7 @@ def test_steps_are_kept() -> None:
         ("low = 1\nhigh = 100", "low = 100\nhigh = 100", "low below high"),
         ("low = 0.01", "low = 0.0", "logarithmic scale"),
         ('values = ["slow", "fast"]', "", "either low and high, or values"),
-        ('["slow", "fast"]', '["slow", "slow"]', "a value twice"),
+        ('["slow", "fast"]', '["slow", "slow"]', "mode has slow twice in `values`"),
         ('default = "slow"', "", "mode has no default"),
         ('placeholder = "mode"', 'placeholder = "mode"\nknob = "vm.x"', "knob and placeholder"),
         ('placeholder = "share"', 'placeholder = "mode"', "two dimensions"),

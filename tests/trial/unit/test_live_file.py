@@ -44,7 +44,7 @@ def test_a_written_table_is_read_as_it_was() -> None:
         ('"2d"', '"2y"', "live.toml:16:1: for: expected a duration up to 60 days, got '2y'"),
         ("06:00", "26:00", "live.toml:17:1: quiet: expected two different times of day, got '22:00-26:00'"),
         ('"60s"', '"0s"', "live.toml:14:1: period = 0 leaves no time"),
-        ('"20%"', '"much"', "live.toml:12:1: guards: expected a percentage for p99_ms, got 'much'"),
+        ('"20%"', '"much"', "live.toml:12:1: guards: expected a percentage above 0 for p99_ms, got 'much'"),
         ("250.0", '"x"', "live.toml:13:1: live.limits"),
         ("= 48", "= 1", "live.toml:18:1: switches: expected 2 or more a day, got 1"),
         ("blind = true", "blinds = true", "live.toml:19:1: live: object contains unknown field `blinds`"),

@@ -129,4 +129,4 @@ def test_no_claim_is_held_against_a_single_trial(machine: FakeRoot) -> None:
 def test_trials_are_no_moments_of_a_history(machine: FakeRoot) -> None:
     ran = machine.run("--store", "a.db", "history", "time")
     assert ran.status == 2
-    assert "no run of these sessions has a measurement (sessions of trials" in ran.err
+    assert "no run has a measurement (sessions of trials" in ran.err

@@ -224,7 +224,7 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     "changes, kind, said",
     [
-        ({"primary": "speed"}, UnknownName, "unknown outcome of this benchmark: 'speed'"),
+        ({"primary": "speed"}, UnknownName, "unknown outcome: 'speed'"),
         ({"primary": "time"}, BadInput, "several benchmarks have an outcome 'time'"),
         ({"secondary": ("tool.time",)}, Contradiction, "tool.time is both primary and secondary"),
         ({"secondary": ("stalls", "stalls")}, Contradiction, "stalls is named twice as secondary"),

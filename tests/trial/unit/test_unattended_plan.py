@@ -87,9 +87,8 @@ def test_a_visit_that_was_cut_off_is_not_made_and_a_line_without_its_end_is_miss
 
 
 def test_a_line_that_is_none_of_the_format_is_told_with_its_number() -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput, match="cannot read line 2 of the log"):
         lines_of(BEGUN + b"{}\n")
-    assert told.value.line == 2
 
 
 def test_answers_come_in_order_and_runs_can_be_left_out() -> None:

@@ -96,7 +96,7 @@ def test_a_bundle_for_a_bug_report_names_nobody(root: FakeRoot, tmp_path: Path) 
     file = tmp_path / "report.tar.gz"
     ran = root.run("doctor", "--bundle", str(file), "--json")
     assert ran.status == 0, ran.err
-    assert f"look through it before you send it: `tar -xOf {file} | less`" in ran.err
+    assert f"look through the bundle before you send it: `tar -xOf {file} | less`" in ran.err
     with tarfile.open(file) as archive:
         members = {one.name.rpartition("/")[2]: archive.extractfile(one) for one in archive.getmembers()}
         texts = {name: stream.read().decode() for name, stream in members.items() if stream is not None}

@@ -95,7 +95,7 @@ def test_states_of_a_session_in_the_store(root: FakeRoot, tmp_path: Path) -> Non
     assert [one["name"] for one in ran.json["undeclared"]] == ["vm.swappiness"]
     several = root.run("--store", url, "state", "show", "s1")
     assert several.status == 2
-    assert "has 2 states" in several.err
+    assert "has 2 different states" in several.err
     assert "a, b" in several.err
     assert "unknown state of session s1: 'c'" in root.run("--store", url, "state", "show", "s1:c").err
 

@@ -87,16 +87,19 @@ def test_the_run_waits_for_its_server_and_ends_it(executor: AgentExecutor) -> No
 @pytest.mark.parametrize(
     "step, said",
     [
-        (Step(argv=("sh", "-c", "echo no room >&2; exit 3")), "its step sh ended with status 3; it said: no"),
-        (Step(argv=("nosuch",)), "its step nosuch could not be started"),
-        (Step(argv=("sleep", "61"), limit_s=0.2), "its step sleep exceeded its time limit"),
+        (
+            Step(argv=("sh", "-c", "echo no room >&2; exit 3")),
+            "sh, which must run first, ended with status 3; it said: no",
+        ),
+        (Step(argv=("nosuch",)), "nosuch, which must run first, could not be started"),
+        (Step(argv=("sleep", "61"), limit_s=0.2), "sleep, which must run first, exceeded its time limit"),
         (
             Step(argv=("true",), ready=("false",), limit_s=9),
-            "its step true ended before it was ready: it ended with status 0",
+            "true, which must run first, ended before it was ready: it ended with status 0",
         ),
         (
             Step(argv=("sh", "-c", "echo no port >&2; exit 3"), ready=("false",), limit_s=9),
-            "its step sh ended before it was ready: it ended with status 3; it said: no port",
+            "sh, which must run first, ended before it was ready: it ended with status 3; it said: no port",
         ),
         (Step(argv=("sleep", "61"), ready=("false",), limit_s=0.3), "was not ready within 0.3 s"),
     ],

@@ -34,7 +34,7 @@ def test_each_piece_gives_what_came_with_it_and_nothing_twice() -> None:
 
 def test_what_is_not_as_agreed_is_refused_with_words() -> None:
     growing = GrowingRecording()
-    with pytest.raises(UnreadableOutput, match="does not match the columns"):
+    with pytest.raises(UnreadableOutput, match="do not match the columns"):
         growing.feed(FIRST + samples(3, [START_NS], [[1]]))
 
 

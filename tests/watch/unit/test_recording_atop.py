@@ -81,7 +81,7 @@ def test_a_boot_within_it_is_said_and_a_sample_without_an_end_is_left_out() -> N
 @pytest.mark.parametrize(
     "data, says",
     [
-        (log(), "fewer than two moments"),
+        (log(), "fewer than two samples"),
         (log(sample(10), sample(20, host="other")), "of one host"),
         (log(sample(10).replace(" 900 0 0 ", " 900 "), sample(20)), "values at the end of a line of PAG"),
         (log(sample(10).replace("4096 900", "4096 nine"), sample(20)), "a value of PAG"),

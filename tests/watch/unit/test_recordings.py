@@ -59,7 +59,7 @@ def test_vmstat_without_moments_needs_its_interval() -> None:
     plain = b"\n".join(line.split(b" 2026")[0] for line in VMSTAT.splitlines())
     with pytest.raises(BadInput, match="the rows have no times") as caught:
         read_recording_file(plain, "log")
-    assert "record with `vmstat -t 1`" in str(caught.value.hint)
+    assert "--interval 1s" in str(caught.value.hint)
     assert read_recording_file(plain, "log", interval_s=5).length_s == 5
 
 

@@ -107,7 +107,7 @@ def test_bad_words(word: str, error: type[Exception], says: str) -> None:
 def test_a_kernel_without_the_factor() -> None:
     here = machine()
     del here.files["/proc/sys/vm/watermark_scale_factor"]
-    with pytest.raises(Refused, match=r"cannot read .*watermark_scale_factor: kernels before 4.6 do not have it"):
+    with pytest.raises(Refused, match=r"cannot read .*watermark_scale_factor: kernels before 4.6 lack this setting"):
         layout_here(here)
 
 

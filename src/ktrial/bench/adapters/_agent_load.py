@@ -26,7 +26,7 @@ Reader = Callable[[LoadReply], tuple[Measurement | None, ...]]
 #: Seconds of a run with these parameters on this machine; None if unknown.
 Expected = Callable[[Parameters, FactBook], float | None]
 
-_LONGER = "raise duration_s, or use a less busy machine"
+_LESS_BUSY = "run the benchmark again when the machine is less busy"
 
 
 class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         measured = self.reader(reply)
         missing = len([one for one in measured if one is None])
         if missing == len(measured):
-            raise BadRun("the load did nothing: its CPUs were busy with other work", hint=_LONGER)
+            raise BadRun("the load did nothing: its CPUs were busy with other work", hint=_LESS_BUSY)
         return ParsedRun(
             measurements=tuple(one for one in measured if one is not None),
             details={"results": reply.results, **({"histogram_ns": reply.histogram} if reply.histogram else {})},
@@ -137,10 +137,7 @@ def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "do
     """Raise BadRun if the load ended early or did something other than requested."""
     if reply.ended != ended:
         why = "reached its time limit" if reply.ended == "limit" else "ended"
-        raise BadRun(
-            f"the load {reply.load} {why} before its work was done",
-            hint="run the benchmark again when the machine is less busy",
-        )
+        raise BadRun(f"the load {reply.load} {why} before its work was done", hint=_LESS_BUSY)
     found = {"load": reply.load, **reply.parameters}
     for name, value in {"load": load, **asked}.items():
         if found.get(name) != value:

@@ -69,7 +69,7 @@ class Background:
             if not self._executor.has_loads:
                 raise KtrialError(
                     "this agent cannot run the suite's background load",
-                    hint="run ./ktrial again to rebuild the agent; if ktrial is installed, reinstall it",
+                    hint="reinstall ktrial (in a checkout, running ./ktrial rebuilds the agent)",
                 )
             return
         program, *arguments = self._invocation.argv

@@ -70,7 +70,7 @@ class Resets:
         if wanted > room * _ROOM:
             raise BadRun(
                 f"{show_bytes(wanted)} are swapped out, too much for the {show_bytes(room)} of available memory",
-                hint="free some memory, or leave out reset_swap in the suite",
+                hint="free some memory",
             )
         names = ", ".join(area["name"] for area in used)
         plan = {

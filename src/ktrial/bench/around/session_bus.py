@@ -41,7 +41,7 @@ class SessionDesktop:
             self._bus = connected(self._address)
             found = called(self._bus, _desktop(), "Inhibit", "ss", ("ktrial", why))
             if len(found) != 1 or not isinstance(found[0], int):
-                raise BusError(f"{_SCREEN} answered without a cookie")
+                raise BusError(f"{_SCREEN} gave an invalid answer")
             self._cookie = found[0]
         except BusError as error:
             self.release()

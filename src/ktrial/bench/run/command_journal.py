@@ -102,5 +102,5 @@ class CommandJournalFile:
         except OSError as error:
             raise KtrialError(
                 f"cannot write {self._path}: {error.strerror}",
-                hint="free some space, or make the file and its folder writable",
+                hint=f"check the free space and the rights of {self._path.parent}",
             ) from None

@@ -114,7 +114,7 @@ class Runtimes:
         if done.returncode != 0:
             raise KtrialError(
                 f"{runtime} cannot build the image: it ended with status {done.returncode}",
-                hint="read the output above, or start from another Debian or Ubuntu image with --base",
+                hint=f"read the output of {runtime} above",
             )
         return self.answer(
             [path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE],

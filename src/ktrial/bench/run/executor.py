@@ -254,7 +254,7 @@ class AgentExecutor:
                 question = self.request_for(probe, folder)
                 failure = server.wait(step.limit_s, self.clock, partial(self._ask, probe, question))
             if failure is not None:
-                return f"its step {step.argv[0]} {failure}"
+                return f"{step.argv[0]}, which must run first, {failure}"
         return None
 
     def start(self, invocation: Invocation) -> RunningAgentLoad:

@@ -73,7 +73,7 @@ class PlanFoldersHere:
         except OSError as error:
             raise KtrialError(
                 f"cannot make folders for the unattended runs in {self._place}: {error.strerror}",
-                hint="free some space, or set XDG_STATE_HOME to a folder on another file system",
+                hint="set XDG_STATE_HOME to a writable folder with free space",
             ) from None
         return folder
 
@@ -104,10 +104,10 @@ class FoldersHere:
             folder = PrivateFolder(work)
         except OSError as error:
             other = "XDG_RUNTIME_DIR" if in_memory else "XDG_STATE_HOME"
-            kind = "tmpfs" if in_memory else "file system"
+            kind = "tmpfs" if in_memory else "folder"
             raise KtrialError(
                 f"cannot make a private folder in {work}: {error.strerror}",
-                hint=f"free some space, or set {other} to a folder on another {kind}",
+                hint=f"set {other} to a writable {kind} with free space",
             ) from None
         self._held[folder.path] = folder
         return folder.path

@@ -81,7 +81,7 @@ class Captures:
         except OSError as error:
             raise KtrialError(
                 f"cannot make a private folder in {work}: {error.strerror}",
-                hint="free some space, or set XDG_STATE_HOME to a folder on another file system",
+                hint="set XDG_STATE_HOME to a writable folder with free space",
             ) from None
         self._others = tuple(others)
         self._before = frozenset(path for folder in self._others for path in _csv(folder))

@@ -58,7 +58,7 @@ class GeneratorExecutor(Protocol):
 
 
 class GeneratorLost(KtrialError):
-    """The load generator could not send the whole load of a run; this says nothing about the measured machine."""
+    """The load generator could not send the whole load of a run. Such a run says nothing about the measured machine."""
 
 
 class GeneratorMachine(NamedTuple):
@@ -194,7 +194,7 @@ class LoadGenerator:
         if port is not None and port in taken_ports(sockets, _LISTENS):
             raise BadInput(
                 f"--load-address: another server listens on port {port} of {self.measured}",
-                hint="name another port, or leave the port out",
+                hint="name another port, or none",
             )
         if port is None:
             taken = taken_ports(sockets)
@@ -278,7 +278,7 @@ class LoadGenerator:
             self.executor.clock.sleep(_PAUSE_S)
         where = f"{self.name} does not reach the server at {self.server.address} on {self.measured}"
         if raw.timed_out:
-            hint = f"open a port in the firewall of {self.measured}, and name it with --load-address ADDRESS:PORT"
+            hint = f"use --load-address ADDRESS:PORT with a port that the firewall of {self.measured} lets through"
             return GeneratorLost(f"{where} (no answer within {REACH_S:g} s)", hint=hint)
         said = why_failed(raw)
         return None if said is None else GeneratorLost(f"{where} ({part.reach[0]} {said})")

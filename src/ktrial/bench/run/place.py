@@ -52,7 +52,7 @@ class MeasuringPlace:
             raise Busy(
                 "busy",
                 f"another measurement is running (process {owner or 'unknown'})",
-                hint="wait until that process ends, or stop it",
+                hint="wait until that process ends",
             ) from None
         with _writing(path):
             os.ftruncate(descriptor, 0)
@@ -73,5 +73,5 @@ def _writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise KtrialError(
             f"cannot write {path}: {error.strerror}",
-            hint="free some space, or set XDG_STATE_HOME to a folder that you can write to",
+            hint="set XDG_STATE_HOME to a writable folder with free space",
         ) from None

@@ -19,7 +19,7 @@ _END_S = 60.0
 class AgentRunRecorder:
     """Implements `bench.run.ports.RunRecorder`; `connect` opens the session at the first recording.
 
-    The agent watches the threads of the process that `process` returns, and of all processes that it starts
+    The agent watches the threads of the process that `process` returns, and of all processes that this process starts
     afterwards. With `holds`, the agent sends nothing before the end of the recording.
     """
 

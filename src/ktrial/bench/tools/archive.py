@@ -7,6 +7,7 @@ bit, but not owners and times. `nix hash path --base16 FOLDER` prints the same d
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -60,7 +61,7 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
     except OSError as error:
         raise KtrialError(
             f"cannot unpack {shown}: {error.strerror or error}",
-            hint="check the free space, or download the archive again",
+            hint="free some space" if error.errno == errno.ENOSPC else "download the archive again",
         ) from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         # If no format fits, the text of tarfile has a line for each format.

@@ -31,7 +31,7 @@ _GIT = ("git", "-c", "protocol.version=2", "-c", "fetch.fsckObjects=true", "-c",
 
 
 class Workshop:
-    """Implements `bench.build_tool.ToolBuilder` in `folder`; leaving the context deletes all but the log."""
+    """Implements `bench.build_tool.ToolBuilder` in `folder`; leaving the context deletes all files except the log."""
 
     environment: Mapping[str, str] = ENVIRONMENT
 
@@ -78,7 +78,7 @@ class Workshop:
             if path.stat().st_size > ARCHIVE_BYTES:
                 raise BadInput(
                     f"{path} is larger than {show_bytes(ARCHIVE_BYTES)}: no tool's source is that large",
-                    hint="check the path",
+                    hint="name an archive with --from that contains only the tool",
                 )
             archive = self._folder / "archive"
             shutil.copyfile(path, archive)
@@ -139,8 +139,8 @@ class Workshop:
             )
         if found != accepted_sha256:
             raise KtrialError(
-                f"cannot verify {place}: expected SHA-256 {accepted_sha256}, got {found}",
-                hint="download the archive again; nothing was unpacked",
+                f"cannot verify {place}: expected SHA-256 {accepted_sha256}, got {found}; nothing was unpacked",
+                hint="compare the two digests with the one that the publisher names",
             )
         unpack(archive, self._folder / "unpacked", place).rename(self._source)
         return ToolSource(kind="archive", place=place, archive_sha256=found, verified="sha256")
@@ -237,6 +237,6 @@ def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
         if isinstance(error, subprocess.TimeoutExpired):
             raise KtrialError(
                 f"`{shlex.join(argv)}` did not end within {LIMIT_S / 60:g} min",
-                hint="run the command again when the machine and the network are less busy",
+                hint="try again when the machine and the network are less busy",
             ) from None
         raise

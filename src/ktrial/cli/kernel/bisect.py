@@ -48,7 +48,7 @@ from ktrial.cli.options import json_option, write_answer
     "builds",
     multiple=True,
     metavar="COMMAND",
-    help="Build command to run in the tree instead of make, in the given order. Repeatable.",
+    help="Command to run in the tree instead of make; several commands run in the given order. Repeatable.",
 )
 @click.option(
     "--image",

@@ -64,7 +64,7 @@ def command(
     place = GuestPlace(
         kernel=kernel, shape=msgspec.structs.replace(shape, append=words), limit_s=seconds(limit, "--limit")
     )
-    app.say(f"boots the kernel {runs + 1} times, for at most {limit} each")
+    app.say(f"booting the kernel {runs + 1} times, for at most {limit} each")
     found = boot_time(app.kernels.lab, place, runs)
     write_answer(
         as_json,

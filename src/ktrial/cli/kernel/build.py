@@ -22,8 +22,10 @@ _MOST_JOBS = 1024
 
 @click.command(short_help="Build a kernel and check that it matches the request.")
 @wish_options
-@click.option("--optimise", type=click.Choice(["2", "3"]), help="Compile with -O2 or -O3.")
-@click.option("--target", metavar="TARGET", help="CPU or x86-64 level to compile for; native is this CPU.")
+@click.option("--optimise", type=click.Choice(["2", "3"]), help="Compile with -O2 or -O3.  [as configured]")
+@click.option(
+    "--target", metavar="TARGET", help="CPU or x86-64 level to compile for; native is this CPU.  [as configured]"
+)
 @click.option("--package", type=click.Choice(_PACKAGES), help="Also build a package of this format.")
 @click.option(
     "--jobs", type=click.IntRange(1, _MOST_JOBS), metavar="N", help="Number of parallel compilers.  [one per CPU]"

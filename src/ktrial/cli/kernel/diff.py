@@ -17,7 +17,9 @@ _MEMORY_BYTES = 1 << 30
 @click.option(
     "--boot", "boots", is_flag=True, help="Also boot both kernels in guests and compare their default sysctls."
 )
-@click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
+@click.option(
+    "--limit", default="120s", show_default=True, metavar="TIME", help="With --boot: time limit of each guest."
+)
 @json_option
 @click.pass_obj
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:

@@ -80,7 +80,7 @@ def _package(
     packs = OwnPackaging(found, output, jobs or len(os.sched_getaffinity(0)), anyway=anyway)
     progress = BuildProgress(0)
 
-    app.say(f"building {found.place} in {packs.out} with its own packaging; the log is beside it")
+    app.say(f"building {found.place} with its own packaging; the log is in {packs.out}")
     with app.interrupts:
         try:
             made = package_kernel(

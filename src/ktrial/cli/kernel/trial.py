@@ -80,8 +80,7 @@ if TYPE_CHECKING:
 @click.option(
     "--budget",
     metavar="NAME|BLOCKS",
-    help="Maximum number of blocks (rounds of all configurations): quick (9), default (20), thorough (40) or a number."
-    "  [default]",
+    help="Maximum number of blocks (rounds): quick (9), default (20), thorough (40) or a number.  [default]",
 )
 @seed_option()
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")

@@ -77,7 +77,10 @@ class Parameter(NamedTuple):
         if not self.is_list:
             return self._word(value)
         if not isinstance(value, list) or not 1 <= len(value) <= _MOST_WORDS:
-            raise BadInput(f"{self.name}: expected a list of 1 to {_MOST_WORDS} words", hint=self._hint)
+            example = "" if self.form is None else self.form.example
+            raise BadInput(
+                f"{self.name}: expected a list of 1 to {_MOST_WORDS} words", hint=f'for example  ["{example}"]'
+            )
         return tuple(dict.fromkeys(self._word(one) for one in value))
 
     @property

@@ -79,7 +79,7 @@ def basis_argv(action: str, arguments: Arguments) -> list[str]:
 def _try_argv(arguments: Arguments) -> list[str]:
     settings = arguments["settings"]
     if wrong := next((one for one in settings if "," in one), None):
-        raise BadInput(f"cannot try {wrong}: a comma separates several values", hint="try one value after the other")
+        raise BadInput(f"cannot try {wrong}: a comma separates several values", hint="try one value at a time")
     words = [
         *(f"--{'set' if '=' in one else 'profile'}={one}" for one in settings),
         f"--suite={arguments['suite']}",

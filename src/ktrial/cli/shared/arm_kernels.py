@@ -160,7 +160,8 @@ def _room_explained() -> Iterator[None]:
         yield
     except RoomMissing as error:
         error.hint = (
-            "free some space or memory, set XDG_CACHE_HOME to a folder on a larger disk, or leave out lto-thin and btf"
+            "free some space or memory, set XDG_CACHE_HOME to a folder on a larger disk, "
+            "or leave out the fragments lto-thin and btf"
         )
         raise
 

@@ -131,7 +131,7 @@ def choose(
     steps: Sequence[tuple[str, ...]] = (),
     warm_ups: int = 0,
 ) -> tuple[Suite, dict[str, Benchmark]]:
-    """Return the suite that the command line names, or one made of its benchmark or command, with its benchmarks."""
+    """Return the suite to measure and its benchmarks: a named suite, or one made of a benchmark or command."""
     from ktrial.bench.suites import find_suite
     from ktrial.cli.app_load import benchmarks_of, refuse_command
 
@@ -180,7 +180,7 @@ def _refuse_options_of_command(given: Mapping[str, bool]) -> None:
 
 
 def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
-    """Put the programs that these benchmarks need into the guest before it boots; do nothing for other hosts."""
+    """Put the programs that these benchmarks need into a guest before it boots; do nothing for any other host."""
     from ktrial.trial.guests.guest_visit import needs_disk
     from ktrial.trial.guests.programs import looked_for
 
@@ -398,7 +398,7 @@ class BenchProgress:
 
 
 def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) -> Around:
-    """Return what runs before and after each run. Report load that disturbs the runs."""
+    """Return what ktrial does before and after each run. Report load that disturbs the runs."""
     from ktrial.bench.around.around_run import surroundings
     from ktrial.cli.app_here import say_load
 

@@ -334,7 +334,8 @@ def stop_in_boots(app: App, name: str | None) -> int:
         )
     now = wait_until_judged(app, session)
     if now.transaction is None:
-        return 0  # the boot was not healthy, or the trial has ended meanwhile
+        app.say(f"{running} has ended meanwhile, or its boot was not healthy; `ktrial boot status` shows more")
+        return 0
     done = remove_boots(session, now)
     where = "; reboot for the default entry" if now.running is not None else ""
     what = running if part is None else f"{part} in its trial {running}"

@@ -127,7 +127,7 @@ def read_status(session: AgentSession) -> BootStatus:
 
 
 def version_of(session: AgentSession, path: str) -> str:
-    """Return name and version of the boot loader that reads `path`, as the agent records them with each boot."""
+    """Return the name and version of the boot loader that reads `path`; empty if the agent does not know them."""
     return str(session.request("boot-status", path=path).get("version") or "")
 
 
@@ -144,13 +144,13 @@ def read_attempt(app: App, maker: BootMaker, words: Sequence[str]) -> Attempt:
             kernel = found
         elif word in app.catalog.profiles or is_file:
             catalog, (name,) = app.catalog_for((word,))
-            texts += _words_of_profile(catalog, name)
+            texts += _words_of_profile(catalog, name, word)
         else:
             texts.append(word)
     return Attempt(parse_changes(texts) if texts else (), kernel)
 
 
-def _words_of_profile(catalog: Catalog, name: str) -> list[str]:
+def _words_of_profile(catalog: Catalog, name: str, given: str) -> list[str]:
     settings = flatten(name, catalog.profiles)
     found = []
     for setting in settings:
@@ -160,7 +160,7 @@ def _words_of_profile(catalog: Catalog, name: str) -> list[str]:
             word = boot_word(LastingSetting(knob=knob, text=kernel_text(knob, setting.value)))
             found.append(f"-{bare}" if word is None else word)
     if not found:
-        hint = f"use `ktrial apply {name}`, which needs no boot"
+        hint = f"use `ktrial apply {given}`, which needs no boot"
         if f"{_BOOT}{name}" in catalog.knobs:
             hint += f"; the kernel argument of that name is boot:{name}"
         raise BadInput(f"the profile {name} has no kernel arguments", hint=hint)
@@ -231,7 +231,7 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused, before anything is written, if the agent would refuse the plan."""
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            hint = "remove this obstacle on the machine"
+            hint = "remove the cause, or boot the kernel by hand from the loader's menu"
             if step.outcome == "forbidden":
                 hint = "leave out what ktrial refuses, or boot the kernel by hand from the loader's menu"
             raise Refused(f"cannot prepare a boot: {step.message}", hint=hint)
@@ -245,7 +245,7 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
     try:
         arm(session, entry, then)
         if not reboots:
-            app.say("the next boot uses the prepared entry; `ktrial boot undo` removes it")
+            app.say("the next boot uses the prepared entry; `ktrial boot undo` removes that entry")
             return
         app.say("the machine reboots now; `ktrial boot status` shows how it went")
         session.request("reboot")
@@ -354,7 +354,7 @@ def undo_boot(app: App, *, as_json: bool) -> int:
 
 
 def loader_to_keep(now: BootStatus, named: str | None) -> str | None:
-    """Return the boot loader that booted the attempt or, if ktrial does not know that, `named`.
+    """Return the loader that booted the attempt, or `named` if kexec booted it or ktrial does not know the loader.
 
     Raise Contradiction if `named` is not the loader that booted the attempt.
     """

@@ -21,8 +21,8 @@ env_option = click.option(
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Environment variable to set for the measured program, and to record. Without VALUE, it gets the shell's"
-    " value. Repeatable.",
+    help="Environment variable to set for the measured program and to store with the runs. Without VALUE, ktrial takes"
+    " the shell's value. Repeatable.",
 )
 clean_env_option = click.option(
     "--clean-env", is_flag=True, help="Pass CMD only the shell's basic variables, such as PATH, HOME and DISPLAY."

@@ -73,7 +73,7 @@ table_options = with_options(
     single(
         "--block",
         metavar="NAME",
-        help="Column or attribute, such as host; ktrial pairs runs of different groups that have the same value.",
+        help="Column or attribute NAME, such as host; ktrial pairs runs of different groups with the same NAME.",
     ),
     single("--benchmark", metavar="COLUMN", help="CSV: column with the name of the benchmark."),
     single("--unit", metavar="UNIT", help="CSV: unit of the values, if no header names it."),
@@ -100,8 +100,8 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
     found = gather([source_of(word, labels) for word in words], lambda: app.store, reading)
     if found.of_trials and not trials:
         raise BadInput(
-            f"{found.of_trials[0]} belongs to a trial, which has its own protocol",
-            hint="use `ktrial trial show` for the verdicts, or `ktrial compare --pool` for trials of several machines",
+            f"cannot take runs from {found.of_trials[0]}: it belongs to a trial, which has its own protocol",
+            hint="name other data, or use `ktrial trial show` (`ktrial compare --pool` for trials of several machines)",
         )
     return found
 
@@ -186,7 +186,7 @@ def _files(target: str) -> tuple[str, ...]:
 
 
 def share(text: str | None, option: str) -> float | None:
-    """Return `2%` as 0.02. Raise BadInput, naming the option, unless the share is above 0 and at most 1000 %."""
+    """Return `2%` as 0.02, and None for None. Raise BadInput unless the share is above 0 and at most 1000 %."""
     if text is None:
         return None
     found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())

@@ -42,7 +42,7 @@ def scrubbing_of(app: App) -> Scrubbing:
 def pack_comparison(
     app: App, published: Comparison, names: Sequence[str], *, keep_identity: bool
 ) -> tuple[BundleWriter, PackedBundle, Comparison]:
-    """Pack a comparison with its data; return the unwritten bundle, and the comparison computed from it."""
+    """Pack a comparison and its data; return the unwritten bundle, its content, and the comparison computed from it."""
     if published.trial is not None:
         return carried_trial(app, published, published.trial.trial, keep_identity=keep_identity)
 
@@ -61,7 +61,7 @@ def pack_comparison(
 def carried_trial(
     app: App, published: Comparison, name: str, *, keep_identity: bool
 ) -> tuple[BundleWriter, PackedBundle, Comparison]:
-    """Pack a trial; return the unwritten bundle, and the comparison computed from it."""
+    """Pack a trial; return the unwritten bundle, its content, and the comparison computed from it."""
     kept = app.trials.named(name)
     if kept is None:
         raise BadInput(f"{app.store.shown} has no trial {name}", hint="name the right store with --store")

@@ -157,7 +157,7 @@ def write_archive(place: Path, files: Mapping[str, str], *, force: bool) -> None
 
 def _refuse_other_content(place: Path, data: bytes, *, force: bool) -> None:
     if place.is_dir():
-        raise BadInput(f"{place}: expected a file, got a folder", hint="choose another name")
+        raise BadInput(f"{place}: expected a file, got a folder", hint="choose another place with -o")
     if place.exists() and not force and place.read_bytes() != data:
         raise BadInput(f"{place}: file exists with other content", hint="choose another place with -o, or add --force")
 

@@ -62,14 +62,14 @@ def _fail_on(text: str) -> Callable[[F], F]:
 
 
 _TEXT = (
-    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. With worse:5%, a configuration"
-    " counts if it is proven worse by more than 5 %, or worse because its runs fail."
+    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. worse:5% means proven worse by"
+    " more than 5 %, or worse because runs fail."
 )
 fail_on_option = _fail_on(_TEXT)
 #: For a command that also compares files without the order of their runs.
 fail_on_file_option = _fail_on(
-    f"{_TEXT} Files of other tools seldom contain the order of the runs; without it, the verdict is `different`, not"
-    " `worse`. For such files use worse:5%,different:5%."
+    f"{_TEXT} Files of other tools seldom contain the order of the runs. Without the order, the verdict is `different`,"
+    " not `worse`; for such files use worse:5%,different:5%."
 )
 
 

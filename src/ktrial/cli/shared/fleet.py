@@ -288,7 +288,7 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
         other = fleets.holder_of(fleet)
         with _lease(fleets, fleet, from_others=True) as lease:
             if other is not None:
-                app.say(f"{other.text} coordinates {fleet}; waiting until it notices that it must stop")
+                app.say(f"{other.text} coordinates {fleet}; waiting until that process notices the stop")
                 app.clock.sleep(_NOTICES_S)
             standing = fleets.standing(fleet)
             with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
@@ -356,7 +356,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
 
 
 def units_of(app: App, standing: FleetStanding) -> dict[str, Unit]:
-    """Return the unit of each outcome, from the first machine that finished."""
+    """Return the unit of each outcome, from the first machine that finished; empty if none has."""
     first = next(iter(standing.finished.values()), None)
     kept = None if first is None else app.trials.named(first)
     if kept is None:

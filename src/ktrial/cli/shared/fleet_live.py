@@ -49,7 +49,8 @@ def unread_machines(app: App, trial: FleetTrial, facts: Mapping[str, Mapping[str
     if found and len(found) == len(facts):
         host, why = next(iter(found.items()))
         raise BadInput(
-            f"cannot read the metrics of any machine, for example of {host}: {why}", hint="read docs/live-sources.md"
+            f"cannot read the metrics of any machine, for example of {host}: {why}",
+            hint="check the metrics in the trial's file (docs/live-sources.md)",
         )
     return found
 

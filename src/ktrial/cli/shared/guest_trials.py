@@ -232,6 +232,8 @@ def read_trial_file(ctx: click.Context, words: tuple[str, ...]) -> TrialFile:
     file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
     if file.guest is None:
         raise BadInput(
-            "no [guest] table", file=words[0], hint=f"run the trial on this machine with `ktrial trial run {words[0]}`"
+            "no [guest] table",
+            file=words[0],
+            hint=f"add the table, or run the trial on this machine with `ktrial trial run {words[0]}`",
         )
     return file

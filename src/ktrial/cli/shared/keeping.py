@@ -157,12 +157,12 @@ def _grub_lines(
         if kernel is None:
             what, hint = (
                 f"remove {removed[0].removeprefix(REMOVAL)}",
-                "run `grubby --update-kernel=ALL --remove-args=…` (Fedora) or `rpm-ostree kargs --delete=…`",
+                "use the system's tool, such as `grubby --update-kernel=ALL --remove-args=…` or `rpm-ostree kargs`",
             )
         else:
             what, hint = (
                 f"make {kernel} the default",
-                "run `grubby --set-default KERNEL` (Fedora) or `bootctl set-default ENTRY.conf` (systemd-boot)",
+                "use the loader's tool, such as `grubby --set-default KERNEL` or `bootctl set-default ENTRY.conf`",
             )
         raise Refused(f"cannot {what}: {loader.reason}", hint=loader.hint or hint)
     texts = read_grub(session)
@@ -215,12 +215,8 @@ def _proof(entry: LedgerEntry) -> Proof:
 def _better(named: NamedSettings, machine: str) -> LedgerEntry:
     """Return the verdict on an arm. Raise Refused unless the arm was better on this machine."""
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
-    settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
-    by_name = (
-        f"keep the settings anyway, by name: {settings}"
-        if settings
-        else "write the change into the service's configuration yourself"
-    )
+    settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings)
+    by_name = f"keep the settings anyway, by name: {settings}" if settings else "make the change permanent yourself"
     if entry is None or entry.verdict is None:
         hint = f"continue the trial with `ktrial trial resume {origin.partition('/')[0]}`"
         raise Refused(f"cannot keep {origin}: it has no verdict yet", hint=hint)
@@ -274,9 +270,9 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
 
 
 def confirm_guarded(guarded: Sequence[GuardedWord], confirmed: Collection[str], *, may_ask: bool) -> None:
-    """Ask the user to confirm each guarded word that is not in `confirmed`.
+    """Ask the user to confirm each kernel argument of `guarded` whose name is not in `confirmed`.
 
-    Raise Refused if there is such a word and `may_ask` is false, BadInput if a confirmed word needs no confirmation.
+    Raise Refused instead of asking unless `may_ask` is true. Raise BadInput if a confirmed name needs no confirmation.
     """
     from ktrial.tuning.plans.confirm import must_type
 
@@ -328,7 +324,7 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
         return "run `ktrial keep --undo boot:kernel` if the kept kernel is no longer installed"
     if step.outcome == "forbidden":
         return "leave out the setting that ktrial refuses"
-    return "write the settings elsewhere with `ktrial export`, or make the folder writable"
+    return "write the settings elsewhere with `ktrial export`"
 
 
 def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
@@ -340,5 +336,5 @@ def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
         value = f" (= {first.value})" if first.value is not None else ""
         raise Refused(
             f"cannot keep {first.address}: {first.place}{value} overrides it {first.when}{more}",
-            hint=f"change that other value{'' if of_boot else ', or add --anyway'}",
+            hint=f"remove that override{'' if of_boot else ', or add --anyway'}",
         )

@@ -47,7 +47,9 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
             "cannot combine --boots with guests", hint="leave out --boots: guests boot for each measurement anyway"
         )
     if options["kernels"] and options["tree"]:
-        raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
+        raise BadInput(
+            "cannot combine --kernel with --tree, which builds the kernels", hint="leave out --kernel or --tree"
+        )
     named = pairs(options["kernels"], "--kernel")
     if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
         raise BadInput(f"--kernel {nameless}=: expected TIER=KERNEL", hint=f"for example  --kernel {nameless}=./build")

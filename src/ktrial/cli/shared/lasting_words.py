@@ -12,6 +12,7 @@ from ktrial.machine.transactions import JournaledStep, Status, find_transaction
 from ktrial.trial.arms.plan_arms import SCHED_EXT
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.knobs.address import is_assignment
+from ktrial.tuning.knobs.find import refuse_knob
 from ktrial.tuning.knobs.knob import instance_of
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.lasting.boot_words import REMOVAL
@@ -102,6 +103,7 @@ class WordReader(NamedTuple):
         name, _, arm = word.partition("/")
         trials = [one.trial for one in self.app.trials.all()]
         if not any(one.startswith(name) for one in trials):
+            refuse_knob(word, self.catalog.knobs)
             known = (*self.catalog.profiles, *trials)
             hint = "run `ktrial profiles` or `ktrial trial list` to list the names"
             raise UnknownName("profile or trial", name, known, hint=hint)

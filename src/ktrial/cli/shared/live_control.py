@@ -43,7 +43,7 @@ def _not_running(app: App, name: str | None) -> Refused:
     elif stored.file.live:
         hint = f"run `ktrial trial show {stored.trial}` to see its last step"
     else:
-        hint = f"interrupt {stored.trial} with Ctrl-C"
+        hint = "interrupt a trial that is not live with Ctrl-C"
     return Refused(f"cannot pause {stored.trial}: it is not running as a live trial", hint=hint)
 
 

@@ -79,7 +79,7 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
 
 
 def checked_metrics(app: App, file: TrialFile, settle_s: float) -> tuple[WatchedMetric, ...]:
-    """Return the metrics, each at the pace of its source; read every source once, and switch and store nothing.
+    """Return the metrics, each at the pace of its source. Read every source once, but change and store nothing.
 
     Raise BadInput for a trial that its sources or times make impossible, UnknownName for an unknown metric.
     """
@@ -159,7 +159,10 @@ def hard_limits(file: TrialFile, metrics: Sequence[WatchedMetric]) -> dict[str, 
 def watchdog_of(
     file: TrialFile, metrics: Sequence[WatchedMetric], period_s: float, control: Mapping[str, Sequence[Sample]]
 ) -> Watchdog:
-    """Return the watchdog that ends the trial at once. `control` has samples of the control that show what is usual."""
+    """Return the watchdog that ends the trial if a metric passes its limit or breaks its guard.
+
+    `control` has samples of the control that show what is usual.
+    """
     limits, guards = hard_limits(file, metrics), []
     for name, margin in live_of(file).guards.items():
         one = metric_named(name, metrics)
@@ -237,8 +240,9 @@ def _within_time(file: TrialFile) -> TrialFile:
     fits = [look for look in LOOKS if look * block_s <= for_s]
     if not fits:
         raise BadInput(
-            f"{LOOKS[0]} blocks of {duration(block_s)} do not fit into {live_of(file).for_}",
-            hint=f"give --for {math.ceil(LOOKS[0] * block_s / 60)}min or more, or shorten --period",
+            f"a trial needs {LOOKS[0]} blocks, but {LOOKS[0]} blocks of {duration(block_s)} do not fit into "
+            f"{live_of(file).for_}",
+            hint=f"give --for {math.ceil(LOOKS[0] * block_s / 60)}min or more, or a shorter --period",
         )
     fixed = True if for_s >= DAY_S else file.design.fixed
     design = msgspec.structs.replace(file.design, cap=min(wanted, fits[-1]), fixed=fixed)

@@ -36,7 +36,7 @@ _NEWEST_SESSIONS = 30
 class LongRunQuestion:
     """Asks once before a measurement of more than half an hour, if somebody is at the terminal to answer.
 
-    `before` is called before the question, which takes lines of the terminal.
+    Calls `before` first, to make room for the question on the terminal.
     """
 
     def __init__(self, app: App, *, ask: bool, before: Callable[[], None] = lambda: None) -> None:

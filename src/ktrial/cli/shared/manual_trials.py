@@ -100,7 +100,10 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
 def next_visit(
     app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
-    """Make the next visit if its arm is in force; print the verdict after the last visit."""
+    """Make the next visit if its arm is in force, or only show the visit with `dry_run`.
+
+    After the last visit, print the verdict.
+    """
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
         hint = f"ktrial trial resume {stored.trial}"
@@ -190,7 +193,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
     if changed is not None:
         raise Refused(
             f"cannot continue {stored.trial}: the machine has changed, so arm {changed} is no longer the same",
-            hint="restore the machine, or start a new trial",
+            hint="undo that change, or start a new trial",
         )
     refuse_changed(stored, found_values(ready.plans))
     return ready

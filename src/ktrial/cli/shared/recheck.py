@@ -36,7 +36,7 @@ def recheck_path(app: App, path: Path) -> RecheckResult:
     if not (path / DATA).is_dir():
         raise BadInput(
             f"{path}: the folder has no {DATA}/, so the comparison cannot be computed",
-            hint="publish the folder with `ktrial publish … --data`",
+            hint="name a folder that `ktrial publish … --data` wrote",
         )
     stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
     made = recheck(app.bundles.examine(path / DATA), stored, _readers(app))

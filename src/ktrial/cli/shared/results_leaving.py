@@ -47,12 +47,12 @@ results_out_options = with_options(
     _option(
         "--metrics-port",
         "[ADDRESS:]PORT",
-        f"Port on which ktrial serves the trial's figures as OpenMetrics (/metrics).  [{_HERE}:PORT]",
+        f"Port on which ktrial serves the trial's figures as OpenMetrics (/metrics). ADDRESS is {_HERE} by default.",
     ),
     _option(
         "--grafana",
         "URL",
-        f"Grafana server that gets a note of each change of settings and of each verdict; {_TOKEN} holds its token.",
+        f"Grafana server that gets an annotation for each switch and each verdict; {_TOKEN} holds its token.",
     ),
     _option(
         "--grafana-token-file",

@@ -310,7 +310,7 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
                 app.reconnect()
                 venue = venue_of(app, stored.file, allow_dangerous=True, stored=stored)
                 if (changed := venue.changed(stored)) is not None:
-                    raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
+                    raise _refusal(changed, stored, hint="undo that change, or start a new trial")
             return venue.carry_on(stored, listen)
         except LimitPassed:
             finish(app, stored, interrupted=False, as_json=as_json)
@@ -360,7 +360,7 @@ def resume_trial(
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous, unattended=unattended, stored=stored)
     if (changed := venue.changed(stored)) is not None:
-        raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
+        raise _refusal(changed, stored, hint="undo that change, or start a new trial")
     listen, protocol = TrialProgress(app.clock, as_json=as_json), protocol_in(log)
     timed = TimedTrial(app, listen, ask=not as_json)
     left_s = left_seconds(app, venue.ready, protocol, judgement.blocks)

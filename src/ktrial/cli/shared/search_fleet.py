@@ -49,7 +49,10 @@ def machines_of(app: App, options: Mapping[str, Any]) -> MachineChoice | None:
             hint="leave out -i or --also",
         )
     if options["guest"]:
-        raise Contradiction("cannot combine -i with --guest", hint="leave out -i or --guest")
+        raise Contradiction(
+            "cannot combine -i with --guest: a fleet measures on its machines, not in guests",
+            hint="leave out -i or --guest",
+        )
     if options["yes_dangerous"]:
         raise Contradiction(
             "cannot combine -i with --yes-dangerous: a fleet takes no dangerous settings",
@@ -68,7 +71,7 @@ def machines_of(app: App, options: Mapping[str, Any]) -> MachineChoice | None:
 
 
 def measure_everywhere(app: App, file: TrialFile, chosen: MachineChoice, *, as_json: bool) -> FleetStanding | None:
-    """Carry out a trial on all machines, or the rest of it; return None if interrupted."""
+    """Run a trial on all machines, or resume an unfinished one; return None if interrupted."""
     trial, fleets = fleet_trial(file), stored_fleets(app)
     with private_folder() as folder:
         ansible = ansible_of(app, chosen, folder)
@@ -84,7 +87,7 @@ def measure_everywhere(app: App, file: TrialFile, chosen: MachineChoice, *, as_j
 
 
 def comparison_of_fleet(app: App, fleet: str) -> Comparison:
-    """Return a fleet's trial of a search as a comparison, for the search's page."""
+    """Return the result of a fleet's trial as a comparison, for the report of a search."""
     standing = stored_fleets(app).standing(fleet)
     logs = finished_logs(standing, app.trials.log)
     return fleet_comparison(standing, fleet_result(standing, logs), logs, units_of(app, standing))

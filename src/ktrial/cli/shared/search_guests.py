@@ -71,10 +71,11 @@ def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any
     if outside is not None:
         raise BadInput(
             f"cannot search {outside.name} in guests: they measure suites, not a command of yours",
-            hint="leave out the dimension, or --guest",
+            hint=f"remove {outside.name} from the space, or leave out the options for guests",
         )
     if any(one.kconfig for one in file.dimension) and isinstance(guest.kernel, str):
-        raise BadInput("cannot search Kconfig symbols without kernel sources", hint="add --tree TREE")
+        hint = "use --tree TREE instead of --kernel" if options["kernel"] else "add --tree TREE"
+        raise BadInput("cannot search Kconfig symbols without kernel sources", hint=hint)
     words = [word for one in file.dimension for word in one.kernel or ()]
     if not words:
         return SearchGuests(guest, {})

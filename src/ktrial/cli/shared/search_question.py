@@ -69,7 +69,7 @@ def search_question(
     guests = guests_of(app, file, folder, options)
     suite = options["suite"] or (measured[0] if own is None else None)
     if own is None and suite is None:
-        raise BadInput("nothing to measure", hint="add --suite NAME, or -- CMD with --metric")
+        raise BadInput("nothing to measure", hint="add --suite NAME, or a command after --")
     give_programs_of(app, suite)
     files = _templates(file, folder)
     if files and (app.host is not None or options["inventory"]):
@@ -170,7 +170,7 @@ def _templates(file: SpaceFile, folder: Path) -> dict[str, str]:
             found[name] = place.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            hint = "give the path of a text file, relative to the space file"
+            hint = "name a text file that you may read, with a path relative to the space file"
             raise BadInput(f"cannot read the template {place}: {why}", hint=hint) from None
     return found
 
@@ -181,11 +181,12 @@ def _check_placeholders(file: SpaceFile, trial: TrialFile, files: Mapping[str, s
     used = {name for text in (*words, *files.values()) for name in placeholders_in(text)}
     for one in file.dimension:
         if one.placeholder is not None and one.placeholder not in used:
-            hint = f"write {{{one.placeholder}}} in the command or in a template"
+            hint = f"write {{{one.placeholder}}} in the command after --, or in a template"
             raise BadInput(f"nothing uses the placeholder {one.placeholder}", hint=hint)
     for name in files:
         if name not in used:
-            raise BadInput(f"the command does not use the file {name}", hint=f"write {{{name}}} for the file's path")
+            hint = f"write {{{name}}} for the file's path in the command after --"
+            raise BadInput(f"no command uses the file {name}", hint=hint)
 
 
 def _space_here(
@@ -248,7 +249,7 @@ def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
     except ValueError:
         raise BadInput(
             f"{one.name} reads {text!r} here, which is not a number",
-            hint=f"list the values of {one.name} in the space file",
+            hint=f"give {one.name} a list of values in the space file, instead of a range",
         ) from None
 
 

@@ -107,7 +107,7 @@ watched_options = with_options(
         "covariates",
         multiple=True,
         metavar="SPEC",
-        help="Metric that explains noise, such as load, in the form that --metric has in `ktrial live`. Repeatable.",
+        help="Metric that explains noise, such as load, in the form of `ktrial live --metric`. Repeatable.",
     ),
     click.option("--adjust", is_flag=True, help="Judge the outcomes as if each --covariate were always the same."),
     click.option(
@@ -132,15 +132,20 @@ watched_options = with_options(
     click.option(
         "--washout",
         metavar="TIME",
-        help="Time to leave out after each switch.  [planned by a pilot; with --period, chosen per setting]",
+        help="Time after each switch in which readings do not count.  [planned by a pilot; with --period, chosen per"
+        " setting]",
     ),
     click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]"),
     click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing."),
-    click.option("--switches", type=click.IntRange(2), metavar="N", help="Maximum number of switches in 24 hours."),
+    click.option(
+        "--switches", type=click.IntRange(2), metavar="N", help="Maximum number of switches in 24 hours.  [no limit]"
+    ),
     click.option("--rate", is_flag=True, help="Ask for a rating, 1 (bad) to 5 (good), at the end of each period."),
     click.option("--blind", is_flag=True, help="Until the verdict, hide which configuration is in force."),
     click.option(
-        "--disturbing", is_flag=True, help="Also try settings that disturb work when they change; measure that cost."
+        "--disturbing",
+        is_flag=True,
+        help="Also try settings whose switch disturbs the work, and say how much a switch disturbs.",
     ),
 )
 guest_options = with_options(
@@ -162,14 +167,18 @@ guest_options = with_options(
 )
 build_options = with_options(
     click.option("--tree", metavar="TREE", help="Kernel sources from which to build the kernels of guests."),
-    click.option("--config", metavar="BASE", help="Base configuration for all kernels.  [tinyconfig]"),
+    click.option("--config", metavar="BASE", help="With --tree: base configuration for all kernels.  [tinyconfig]"),
     click.option(
         "--common",
         multiple=True,
         metavar="NAME|FILE",
-        help="Configuration fragment for all kernels. Repeatable.  [the fragment guest; none with --config]",
+        help="With --tree: configuration fragment for all kernels. Repeatable.  [guest; none with --config]",
     ),
-    click.option("--cc", metavar="PROGRAM", help="Compiler for all kernels.  [gcc, or the one that a fragment needs]"),
+    click.option(
+        "--cc",
+        metavar="PROGRAM",
+        help="With --tree: compiler for all kernels.  [gcc, or the one that a fragment needs]",
+    ),
 )
 _DESIGN = (
     click.option(
@@ -182,7 +191,7 @@ _DESIGN = (
     margin_option,
     budget_option,
     click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]"),
-    click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
+    click.option("--time", "time_", metavar="TIME", help="Time limit of the trial.  [none]"),
     seed_option(),
     no_profile_option,
 )
@@ -257,7 +266,9 @@ def guest_of(options: Mapping[str, Any], *needing: str) -> GuestFile | None:
 
     recipe = recipe_of(options, *needing)
     if recipe is not None and options["kernel"]:
-        raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
+        raise BadInput(
+            "cannot combine --kernel with --tree, which builds the kernels", hint="leave out --kernel or --tree"
+        )
     kernel = recipe or options["kernel"]
     if options["guest"] or kernel:
         return GuestFile(kernel=kernel or "running", **guest_shape(options))

@@ -152,7 +152,7 @@ def _brief_text(app: App, stored: StoredTrial, found: Comparison, width: int) ->
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
-    """Show a trial that screens settings to find the responsible setting."""
+    """Show a trial of `ktrial blame` that measures random halves of the settings."""
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:

@@ -84,7 +84,7 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
     )
     is_root = os.geteuid() == 0 if app.on_this_machine else app.host is not None and app.executor.user == 0
     if is_root:
-        step = "run `sudo ./ktrial …` as an ordinary user" if app.host is None else "connect as an ordinary user"
+        step = "run ktrial as an ordinary user with sudo" if app.host is None else "connect as an ordinary user"
         raise Refused(
             "cannot run this trial unattended: its commands would run as root",
             hint=f"{step}, or leave out --unattended",

@@ -89,7 +89,7 @@ def watched_program(
 
 
 def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
-    """Start a frame loop and return it with its lines; it ends when nobody reads the lines."""
+    """Start a frame loop, and return the loop with its lines. The loop ends when nobody reads the lines."""
     if app.host is not None:
         lines = LinesAtEnd()
         argv = (app.host.agent, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))

@@ -31,7 +31,7 @@ _around_options = with_options(
         type=click.IntRange(0, 1000),
         default=0,
         metavar="N",
-        help="Run each command N times first; these runs do not count.  [1; the first command 2]",
+        help="Run each command N times first; these runs do not count.  [1; 2 for the first command]",
     ),
     click.option(
         "-p",
@@ -73,14 +73,14 @@ _around_options = with_options(
         help="Name to show for a command, in the order of the commands. Repeatable.",
     ),
     click.option("-S", "--shell", metavar="SHELL", help="Shell that runs the commands, such as bash.  [none]"),
-    click.option("-N", "no_shell", is_flag=True, help="Use no shell, as by default."),
+    click.option("-N", "no_shell", is_flag=True, help="Run the commands without a shell. This is the default."),
     click.option("-i", "--ignore-failure", is_flag=True, help="Accept any exit status of the commands."),
 )
 _design_options = with_options(
     click.option(
         "--primary",
         metavar="OUTCOME",
-        help="Outcome that decides.  [wall, the elapsed time; with --metric, the metric]",
+        help="Outcome that decides.  [wall, the elapsed time; with one --metric, that metric]",
     ),
     secondary_option,
     click.option(
@@ -88,20 +88,24 @@ _design_options = with_options(
         default="5%",
         show_default=True,
         metavar="SHARE",
-        help="Size of the effect for which ktrial says how many blocks an undecided comparison needs.",
+        help="Size of the effect to find. If a comparison stays undecided, ktrial says how many blocks it needs.",
     ),
     click.option(
         "--margin", metavar="SHARE", help="Treat smaller differences of the primary outcome as equivalent.  [2%]"
     ),
     budget_option,
-    click.option("--settle", metavar="TIME", help="Time to wait before each run.  [0; 1s if --setup differs]"),
-    click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison."),
+    click.option(
+        "--settle",
+        metavar="TIME",
+        help="Time to wait before each run.  [0; 1s if the commands differ in --setup or --cleanup]",
+    ),
+    click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison.  [none]"),
     seed_option(),
     click.option("--name", metavar="NAME", help="Name of the trial.  [ab, or the name of the campaign]"),
     click.option(
         "--campaign",
         metavar="NAME",
-        help="Name of a series of keep-or-revert decisions with one 5 % error limit for all.",
+        help="Name of a campaign, a series of decisions to keep or revert that share one error limit of 5 %.",
     ),
     click.option(
         "--of",
@@ -133,7 +137,7 @@ _design_options = with_options(
 @json_option
 @click.pass_obj
 def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **options: Any) -> int:
-    """Run commands in rounds of random order until it is clear which is faster or --budget is used up.
+    """Run commands in rounds, in random order, until ktrial knows which is faster or --budget is used up.
 
     \b
     ktrial ab 'sort data' 'sort -n data'

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 @click.option(
     "--confirm", metavar="TIME", help="Ask whether to keep the settings; revert after TIME without an answer."
 )
-@click.option("--keep-going", is_flag=True, help="Apply what works and report the rest, instead of all or nothing.")
+@click.option(
+    "--keep-going", is_flag=True, help="Apply what works and report the rest.  [undo everything if one setting fails]"
+)
 @yes_option
 @dangerous_option
 @json_option
@@ -87,7 +89,7 @@ def command(
     if for_:
         from ktrial.cli.hosts import again
 
-        app.say(f"reverts in {for_}; keep it with `{again(app.host)} confirm {transaction}`")
+        app.say(f"transaction {transaction} reverts in {for_}; keep it with `{again(app.host)} confirm {transaction}`")
     return 0
 
 

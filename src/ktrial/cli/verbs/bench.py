@@ -54,7 +54,9 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with each run.")
 @output_option("Write all runs as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-@click.option("--cpus", metavar="LIST", help="CPUs to pin the runs to, such as 0,2-3, little or big.")
+@click.option(
+    "--cpus", metavar="LIST", help="CPUs to pin the runs to: numbers such as 0,2-3, or little or big (kinds of cores)."
+)
 @click.option(
     "-p",
     "--parameter",
@@ -81,15 +83,16 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Before each run, wait until the machine is as cool and idle as at first, at most LIMIT (10m if left out).",
+    help="Before each run, wait at most LIMIT (10m if left out) until the machine is as cool and idle as before the"
+    " first run.",
 )
 @click.option(
     "--gate",
     "gates",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Gate (a check before or during a run) and its limit, such as start_temperature=12C; battery=off turns the"
-    " gate off. Repeatable.",
+    help="Gate (a check before or during a run) and its limit. start_temperature=12C allows a difference of 12 °C from"
+    " the first run; battery=off turns off the gate `battery`. Repeatable.",
 )
 @click.option(
     "--tools",

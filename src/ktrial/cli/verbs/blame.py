@@ -67,7 +67,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     metavar="N",
     help="Maximum number of blocks (rounds) of each search for suspects.",
 )
-@click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
+@click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.  [none]")
 @click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
 @click.option(
     "--env",

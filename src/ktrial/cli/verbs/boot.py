@@ -142,7 +142,7 @@ def undo(app: App, as_json: bool) -> int:
 @command.command(short_help="Watch another machine during its trial boots; power-cycle it if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
 @click.option("--power", required=True, metavar="CMD", help="Command that power-cycles the machine (no shell).")
-@click.option("--alive", metavar="CMD", help="Command that exits with 0 if HOST is up.  [connect to PORT or 22]")
+@click.option("--alive", metavar="CMD", help="Command that exits with 0 if HOST is up.  [connect to PORT or port 22]")
 @click.option("--after", default="15min", metavar="TIME", help="Power-cycle after TIME without an answer.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N power cycles.  [3]")
 @click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log file of HOST's serial console.")

@@ -41,7 +41,7 @@ _VERIFY_HINT = "ktrial bundle --verify BUNDLE --signers FILE"
     metavar="FILE",
     help="Names and keys that --verify accepts, one `NAME KEY` a line (allowed_signers of OpenSSH).",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUT.tar.zst if it exists.")
+@click.option("--force", is_flag=True, help="Overwrite OUT.tar.zst, and with --sign its signature, if they exist.")
 @json_option
 @click.pass_obj
 def command(
@@ -125,7 +125,7 @@ def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
     app.say(f"signing {bundle} with {key}; ssh-keygen asks for its passphrase if it has one")
     place = sign(bundle, key)
     check = f"ktrial bundle --verify {bundle} --signers FILE"
-    app.say(f"signed: publish {place} beside it; others check both with `{check}`")
+    app.say(f"signed: publish {place} beside the bundle; others check both files with `{check}`")
     return str(place)
 
 

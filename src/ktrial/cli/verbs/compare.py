@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--tiers", is_flag=True, help="Also compare each configuration with the one before it.")
 @click.option("--pool", is_flag=True, help="Compare on each machine, then across all machines.")
 @click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
-@click.option("--primary", metavar="OUTCOME", help="Outcome that decides, chosen before measuring.")
+@click.option("--primary", metavar="OUTCOME", help="Outcome that decides. Choose it before you measure.  [none]")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )

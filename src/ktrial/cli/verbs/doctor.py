@@ -62,4 +62,4 @@ def _write_bundle(app: App, session: AgentSession, file: Path, *, force: bool, a
         found = {"file": str(file), "members": made.members, "replaced": made.replaced}
         write_json({"schema": "ktrial.report-bundle/1", **found})
     app.say(f"wrote {file}: {len(made.members)} files, {names} name{'s'[: names != 1]} replaced")
-    app.say(f"look through it before you send it: `tar -xOf {shlex.quote(str(file))} | less`")
+    app.say(f"look through the bundle before you send it: `tar -xOf {shlex.quote(str(file))} | less`")

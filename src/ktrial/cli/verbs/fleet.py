@@ -14,7 +14,7 @@ from ktrial.cli.options import idle_option, json_option, with_options
 _NAME = "[FLEET]"
 _machines_options = with_options(
     click.option(
-        "-i", "--inventory", multiple=True, metavar="INVENTORY", help="Ansible inventory, required. Repeatable."
+        "-i", "--inventory", multiple=True, metavar="INVENTORY", help="Ansible inventory. Repeatable.  [required]"
     ),
     click.option("--limit", metavar="PATTERN", help="Use only these hosts or groups of the inventory."),
     click.option(
@@ -53,7 +53,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def run(app: App, /, file: Path, **options: Any) -> int:
-    """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
+    """Run the trial that the protocol FILE describes on many machines, wave by wave (docs/fleets.md).
 
     If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it. If a wave does harm or
     gives no result, ktrial stops the trial and restores the machines; the exit status is then 3.

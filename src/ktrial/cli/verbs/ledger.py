@@ -24,10 +24,10 @@ class ShowsLedger(click.Group):
 
 @click.group(cls=ShowsLedger, short_help="List every setting that was tried here.")
 def command() -> None:
-    """List what was tried here: `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`.
+    """List every setting that was tried in a trial on this machine, with its verdict.
 
-    Verdicts of others, from imported bundles, come after your own. Such verdicts never count as evidence about this
-    machine.
+    `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`. Verdicts of others, from imported bundles, come
+    after your own. Such verdicts never count as evidence about this machine.
     """
 
 
@@ -37,7 +37,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
-    """List the settings that were tried here, or only those of KNOB: their verdicts, dates, and which are in force.
+    """List the settings that were tried here, or only those of KNOB, with verdict and date, and mark those in force.
 
     A later trial of the same settings on the same benchmark supersedes an earlier one, and refutes it if the verdicts
     contradict each other. An inconclusive trial does neither. All trials stay in the list. Imported verdicts of other
@@ -123,4 +123,4 @@ def forget(app: App, source: str, as_json: bool) -> None:
     count = forget_others(app, source)
     if as_json:
         write_json({"schema": "ktrial.ledger-forget/1", "from": source, "trials": count})
-    app.say(f"forgot {count} trial{'s'[: count != 1]} from {source}")
+    app.say(f"removed {count} trial{'s'[: count != 1]} of {source} from the ledger")

@@ -29,9 +29,9 @@ from ktrial.cli.shared.trial_options import watched_options
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number that describes the live work, as NAME:lower=KIND:REST (or higher, if higher is better). KIND is log,"
-    " prometheus, command or another source (docs/live-sources.md). Without --primary, the first metric decides; ktrial"
-    " also judges the others. Repeatable.",
+    help="Number that describes the live work: NAME:lower=KIND:REST if lower is better, otherwise"
+    " NAME:higher=KIND:REST. KIND is log, prometheus, command or another source (docs/live-sources.md). Without"
+    " --primary, the first metric decides; ktrial also judges the others. Repeatable.",
 )
 @click.option("--secondary", multiple=True, hidden=True)  # has no effect: every metric has a role
 @click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first metric]")

@@ -43,8 +43,8 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
 
     Your own profiles are in ~/.config/ktrial/profiles. The copy names the profile and the version of ktrial that it
     comes from. The copy includes the settings of the profiles that the original extends; no update of ktrial changes
-    it. ktrial checks your text before using it: a text with a mistake stays a draft, and the same command opens the
-    draft again. Without a terminal or an editor, ktrial only copies.
+    the copy. ktrial checks your text before using it. A text with a mistake stays a draft, and the same command opens
+    the draft again. Without a terminal or an editor, ktrial only copies.
     """
     from ktrial.cli.shared.profile_edit import begin_edit, finish_edit, open_editor, write_draft
 
@@ -58,7 +58,7 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
     else:
         sys.stdout.write(f"{edit.file}\n")
     if not has_editor:
-        app.say(f"edit this file, then try it with `ktrial plan {edit.name}`")
+        app.say(f"edit the file, then see its plan with `ktrial plan {edit.name}`")
 
 
 @command.command(name="import", short_help="Turn a settings file into a profile.")

@@ -19,10 +19,11 @@ EXIT_CHANGED = 1
 @json_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
-    """Parse stored raw output again with this version of ktrial: of all sessions, or of those that you name.
+    """Check that this version of ktrial still reads the stored numbers from the raw output.
 
-    ktrial shows which stored numbers would change, and writes nothing. The exit status is 1 if anything would change.
-    `ktrial recheck` checks a bundle or a published folder, `ktrial trial recheck` a stored trial.
+    ktrial parses the output of each SESSION again, or of all sessions. ktrial shows which stored numbers would change,
+    and writes nothing. The exit status is 1 if anything would change. `ktrial recheck` checks a bundle or a published
+    folder, `ktrial trial recheck` a stored trial.
     """
     from ktrial.evidence.reparse import reparse
     from ktrial.kit.tables import columns

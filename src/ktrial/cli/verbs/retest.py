@@ -22,11 +22,11 @@ from ktrial.cli.shared.trial_options import no_profile_option
 @json_option
 @click.pass_obj
 def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Repeat TRIAL, or the newest trial of KNOB alone, in a new random order.
+    """Repeat TRIAL, or the newest trial that changed only KNOB, in a new random order.
 
-    If no trial changed KNOB alone, ktrial repeats the newest trial that changed it. Without an argument, ktrial repeats
-    the newest outdated trial that no later one supersedes. A trial is outdated if the kernel, the machine or an
-    interacting setting has changed since.
+    If no trial changed only KNOB, ktrial repeats the newest trial that changed KNOB and other settings. Without an
+    argument, ktrial repeats the newest outdated trial that no later one supersedes. A trial is outdated if the kernel,
+    the machine or an interacting setting has changed since.
 
     The earlier trial stays; `ktrial ledger` shows whether the new trial supersedes or refutes the earlier one.
     """

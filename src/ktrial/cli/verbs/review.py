@@ -53,6 +53,6 @@ def command(app: App, file: str, output: Path | None, force: bool, as_json: bool
     if output is not None:
         write_profile(output, remaining_profile(found, file, app.catalog))
         count = len(found.remaining)
-        app.say(f"{output}: {count} setting{'s'[: count != 1]}; see what it changes with `{program} plan {output}`")
+        app.say(f"{output}: {count} setting{'s'[: count != 1]}; see the changes with `{program} plan {output}`")
         if found.left_out:
             app.say(f"left out as dangerous: {', '.join(found.left_out)}")

@@ -31,5 +31,7 @@ def command(app: App, label: str | None, suite: str | None, as_json: bool) -> in
     elif chosen:
         sys.stdout.write(sessions_text(chosen, width=columns()))
     else:
-        app.say(f"no such session in {app.store.shown}" if label or suite else f"{app.store.shown} is empty")
+        which = f" with label {label}" if label else ""
+        which += f" of suite {suite}" if suite else ""
+        app.say(f"{app.store.shown} has no session{which}" if which else f"{app.store.shown} is empty")
     return 0

@@ -60,7 +60,7 @@ def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
 @json_option
 @click.pass_obj
 def show(app: App, which: str, as_json: bool) -> None:
-    """Show a summary of a state (default: now); --json shows all of it (`ktrial.state/1`)."""
+    """Show a summary of a state (default: now), or the whole state with --json."""
     from ktrial.tuning.state.state_text import state_text
 
     state, _ = _state(app, which)
@@ -124,7 +124,8 @@ def diff(
     if fail_on is not None and found.undeclared:
         count = len(found.undeclared)
         raise GuardTripped(
-            f"{count} undeclared difference{'s'[: count != 1]}", hint="declare intended ones with --declared or --plan"
+            f"{count} undeclared difference{'s'[: count != 1]}",
+            hint="declare intended differences with --declared or --plan",
         )
 
 

@@ -54,7 +54,7 @@ from ktrial.cli.shared.trial_options import (
     "environment",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Variable to set in the tried configurations, not in the baseline. Repeatable.",
+    help="Environment variable to set in the tried configurations, not in the baseline. Repeatable.",
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.  [from the settings]")

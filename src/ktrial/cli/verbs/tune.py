@@ -46,7 +46,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @margin_option
 @budget_option
 @click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
-@click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
+@click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.  [none]")
 @click.option(
     "--most",
     type=click.IntRange(1, 1000),
@@ -73,10 +73,10 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
 
     A trial compares up to eight settings. ktrial drops each setting that its trial does not show to be better, or that
     breaks a --guard. If several settings of a trial are better, ktrial tries them together; if they are not better
-    together, it keeps only the best one.
+    together, ktrial keeps only the best one.
 
-    Then ktrial applies what is left in one transaction, until the next boot; on a terminal it asks first, unless you
-    give --json or --yes. The printed receipt gives the reasons, and the command that undoes the changes.
+    Then ktrial applies what is left in one transaction, until the next boot. On a terminal, ktrial asks first, unless
+    you give --json or --yes. The printed receipt gives the reasons, and the command that undoes the changes.
     """
     from functools import partial
 

@@ -49,7 +49,7 @@ def command(app: App) -> None:
 def refuse_terminal() -> None:
     """Raise BadInput if ktrial cannot draw a screen on this terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInput("cannot draw a screen: this is not a terminal", hint="run `ktrial status`")
+        raise BadInput("cannot draw a screen: stdin or stdout is not a terminal", hint="run `ktrial status`")
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:
         raise BadInput(
             "cannot draw a screen: TERM is dumb or not set",

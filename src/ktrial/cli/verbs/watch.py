@@ -39,13 +39,15 @@ from ktrial.recordings.frame_loop import KINDS
     "rate_words",
     multiple=True,
     metavar="SOURCE=HZ",
-    help="Rate at which to read a source, such as cpu=50Hz; 0 disables the source. Repeatable.",
+    help="Rate from 1Hz to 100Hz at which to read a source (cpu, memory, disks, …), such as cpu=50Hz; 0 disables the"
+    " source. Repeatable.  [chosen per source]",
 )
 @click.option(
     "--above",
     multiple=True,
     metavar="KIND=TIME",
-    help="Record only events of KIND that last longer than TIME, such as block-io=10ms. Repeatable.",
+    help="Record only events of KIND (block-io, direct-reclaim, irq, …) that last longer than TIME, such as"
+    " block-io=10ms. Repeatable.",
 )
 @click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
 @click.option(
@@ -68,7 +70,7 @@ from ktrial.recordings.frame_loop import KINDS
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Environment variable to set for CMD. Without VALUE, it gets the shell's value. Repeatable.",
+    help="Environment variable to set for CMD. Without VALUE, ktrial takes the shell's value. Repeatable.",
 )
 @clean_env_option
 @click.option(
@@ -102,7 +104,7 @@ def command(
     every: str,
     **passed: Any,
 ) -> int:
-    """Record counters, pressure and kernel events until a program ends, a time passes, or you press Ctrl-C.
+    """Record counters, pressure and kernel events until a program ends, --for is over, or you press Ctrl-C.
 
     Only kernel events (direct reclaim, slow disk requests, delayed threads) need root; without root, ktrial still
     records counters and pressure. The recording survives a kill -9. `ktrial diagnose FOLDER` evaluates the recording.

@@ -23,7 +23,8 @@ _TALKS = "use --host guest:KERNEL"
 @click.option(
     "--lead",
     metavar="SIZE|TIME",
-    help="Lead that you want, such as 2GiB, or 500ms with --rate or --measure; ktrial computes the setting.",
+    help="Lead that you want, such as 2GiB, or 500ms with --rate or --measure. ktrial computes the"
+    " vm.watermark_scale_factor for this lead.",
 )
 @click.option("--rate", metavar="SIZE", help="Memory that programs allocate per second, such as 2GiB, for --lead TIME.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")
@@ -104,5 +105,5 @@ def _size(text: str, option: str) -> float:
     except ValueError as error:
         raise BadInput(f"{option}: {error}", hint=f"for example  {option} 2GiB") from None
     if not 4096 <= size < 2**60:
-        raise BadInput(f"{option} {text}: not a plausible amount of memory", hint=f"for example  {option} 2GiB")
+        raise BadInput(f"{option} {text}: expected 4 KiB or more, below 1 EiB", hint=f"for example  {option} 2GiB")
     return size

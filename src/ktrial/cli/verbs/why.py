@@ -20,7 +20,7 @@ from ktrial.cli.options import json_option, seconds, write_answer
 def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bool) -> None:
     """Show who set a knob: a line of a file (and the lines that it overrides), a daemon, ktrial, or nobody.
 
-    KNOB may be any sysctl, and PATH any file below /proc/sys or /sys, even if the catalog does not have it.
+    KNOB may be any sysctl, and PATH any file below /proc/sys or /sys, even one that `ktrial knobs` does not list.
 
     `ktrial doctor` lists the knobs that differ from a default that ktrial knows.
 

@@ -30,7 +30,7 @@ _ATTEMPTS = 3
 
 @click.command(cls=TakesCommand, short_help="Apply settings while a command runs.")
 @settings_words("PROFILE|FILE|KNOB=VALUE… -- CMD…")
-@click.option("--anyway", is_flag=True, help="Run CMD even if the settings cannot be applied.")
+@click.option("--anyway", is_flag=True, help="Run CMD even if ktrial cannot apply the settings.")
 @click.option("-q", "--quiet", is_flag=True, help="Report only problems.")
 @dangerous_option
 @click.pass_context

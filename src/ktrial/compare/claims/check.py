@@ -61,7 +61,7 @@ def claim_on_change(claim: ChangeClaim) -> ClaimResult:
     """Check one claim on two printed numbers by arithmetic."""
     old, new = parse_printed(claim.old), parse_printed(claim.new)
     if old.unit and new.unit and old.unit != new.unit:
-        raise BadInput(f"{claim.what}: {claim.old} and {claim.new} have different units", hint="use one unit for both")
+        raise BadInput(f"{claim.what}: {claim.old} and {claim.new} have different units", hint="use the same unit")
     known = scale_of(old.unit or new.unit)
     unit = claim.unit if claim.unit is not None or known is None else known.unit
     stated = parse_change(claim.says, unit, claim.direction)
@@ -113,7 +113,7 @@ def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeCompa
     names = [one.name for one in outcomes]
     if fitting:
         several = ", ".join(one.name for one in fitting)
-        raise BadInput(f"the claim's {wanted!r} matches several outcomes", hint=f"write one of: {several}")
+        raise BadInput(f"{wanted!r} in the claim matches several outcomes", hint=f"write one of: {several}")
     raise UnknownName("outcome", wanted, names, hint=f"use one of: {', '.join(names)}" if names else None)
 
 

@@ -29,7 +29,7 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
     arms = [arm for arm in every if not arm.runs or not is_of_trial([arm])]
     found = series_of(arms)
     if not found:
-        nothing = "no run of these sessions has a measurement"
+        nothing = f"no run{'' if label is None else f' labelled {label!r}'} has a measurement"
         why = f"{nothing} (sessions of trials don't count)" if len(arms) < len(every) else nothing
         raise BadInput(why, hint="run `ktrial runs` to list the sessions")
     series = find_series(wanted, found.values())
@@ -61,7 +61,7 @@ def _of_imports(moments: Sequence[Moment], sessions: Mapping[str, StoredSession]
     used = [name for moment in moments for name in moment.sessions]
     imported = sum(sessions[name].origin.startswith("import:") for name in used)
     if imported:
-        yield f"{imported} of {len(used)} sessions were imported from files: their time is that of the import"
+        yield f"{imported} of {len(used)} sessions were imported from files: they show the time of the import"
 
 
 def _sessions_with(results: ReadResults, label: str | None) -> list[StoredSession]:

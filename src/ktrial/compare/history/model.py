@@ -53,7 +53,7 @@ class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome over time. Changes are searched for if there are at least `needed` moments."""
+    """An outcome over time. ktrial looks for changes if there are at least `needed` moments."""
 
     schema: Literal["ktrial.history/1"] = "ktrial.history/1"
     outcome: str

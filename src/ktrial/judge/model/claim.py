@@ -111,9 +111,7 @@ def parse_printed(text: str | float) -> ClaimedNumber:
     """Parse a number such as `4,808 us`, `900K`, `79.800 sec` or `~12`."""
     found = _PRINTED.fullmatch(str(text).strip())
     if found is None:
-        raise BadInput(
-            f"expected a printed number, got {text!r}", hint="write a printed number, for example '4,808 us'"
-        )
+        raise BadInput(f"expected a printed number, got {text!r}", hint="for example '4,808 us' or '900K'")
     plain = found["number"].replace(",", "")
     factor = _FACTORS[found["factor"]]
     half = _half(plain, about=found["about"] is not None) * factor

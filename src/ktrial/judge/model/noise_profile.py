@@ -45,7 +45,7 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     def why_stale(self, key: ProfileKey, now_unix_ms: int) -> tuple[str, ...]:
         """Return why this profile cannot serve a trial with this key now; empty if it can."""
         reasons = [
-            f"{field.replace('_', ' ')} was {_as_text(before)}, is {_as_text(now)}"
+            f"{field.replace('_', ' ')} changed from {_as_text(before)} to {_as_text(now)}"
             for field in ProfileKey.__struct_fields__
             if (before := getattr(self.key, field)) != (now := getattr(key, field))
         ]

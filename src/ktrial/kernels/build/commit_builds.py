@@ -71,7 +71,9 @@ class CommitHistory:
             raise BadInput(
                 "GOOD is not an ancestor of BAD",
                 file=str(self.folder),
-                hint=f"use the older commit as GOOD; the last commit that GOOD and BAD share is {base[:12]}",
+                hint="swap GOOD and BAD"
+                if base == bad
+                else f"use {base[:12]} as GOOD, the last commit that both histories share",
             )
         log = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
         lines = (line.split("\0", 2) for line in log.splitlines())
@@ -110,7 +112,7 @@ class CommitHistory:
                 raise BadInput(f"{what} ({said})" if said else what, file=str(place), hint=hint)
             raise KtrialError(
                 f"git {words[0]} in {place} failed: {said}",
-                hint=f"run the command by hand:  git -C {shlex.quote(str(place))} {shlex.join(words)}",
+                hint=f"check the disk space, and the repository with `git -C {shlex.quote(str(self.folder))} fsck`",
             )
         return done.stdout
 
@@ -155,7 +157,8 @@ class CommitBuilds:
             self._run(command, commit)
         if not place.is_file():
             raise BuildFailed(
-                f"{commit[:12]}: the build did not write {self._image}", hint="name the image file with --image"
+                f"{commit[:12]}: the build did not write {self._image}",
+                hint="name with --image the file that the build writes",
             )
         return place.read_bytes()
 

@@ -33,7 +33,7 @@ class Building(Protocol):
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to build a kernel. `target` is None if the configuration selects the target, not a compiler flag."""
+    """A request to build a kernel. `target` is the CPU for the compiler flags; None if no flag selects a CPU."""
 
     source: KernelSource
     architecture: str
@@ -90,7 +90,7 @@ def build_key(
 ) -> str | None:
     """Return a hash of everything that a kernel is built from; None if the sources could change unnoticed.
 
-    `make` contains make's variables without paths and without compiler caches or distributors.
+    `make` holds make's variables without paths, a compiler cache and distcc.
     """
     identity = source.sha256 or (source.commit if not source.changes else None)
     if identity is None:
@@ -156,7 +156,7 @@ def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None)
     """Raise KtrialError if the built kernel contradicts the request. Skip properties that the kernel does not state."""
     wrong = []
     if kernel.identity.compiler is not None and order.toolchain.kind not in kernel.identity.compiler:
-        wrong.append(f"it was compiled with {kernel.identity.compiler}, not with {order.toolchain.kind}")
+        wrong.append(f"compiled with {kernel.identity.compiler}, not with {order.toolchain.kind}")
     if compiled is not None and order.target is not None and compiled.march != order.target.name:
         wrong.append(f"{compiled.object} was compiled with -march={compiled.march}, not {order.target.name}")
     if compiled is not None and order.optimise is not None and compiled.optimise != order.optimise:

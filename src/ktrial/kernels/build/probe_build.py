@@ -39,7 +39,7 @@ class ProbeBuild(MakeFolder):
         return self._make.run("V=1", target)
 
     def why_no_rust(self) -> str | None:
-        """Return the objection of `make rustavailable`; None if Rust is available."""
+        """Return why `make rustavailable` fails, as a clause; None if Rust is available."""
         done = self._make.tried("rustavailable")
         if done.returncode == 0:
             return None

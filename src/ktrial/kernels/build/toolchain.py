@@ -74,7 +74,7 @@ def choose(cc: str) -> Toolchain:
         host = {"HOSTCC": cc, "HOSTCXX": f"{folder}clang++{suffix}", "HOSTLD": programs["LD"], "HOSTAR": programs["AR"]}
         return Toolchain(kind="clang", variables={"LLVM": "1", "CC": cc, **programs, **host})
     if not _GCC.fullmatch(name):
-        raise BadInput(f"--cc {cc}: expected the name of a gcc or clang", hint="use gcc, gcc-13, clang or clang-16")
+        raise BadInput(f"--cc {cc}: expected gcc or clang", hint="for example  --cc gcc-13")
     return Toolchain(kind="gcc", variables={"CC": cc, "HOSTCC": cc} if "-linux-" not in name else {"CC": cc})
 
 

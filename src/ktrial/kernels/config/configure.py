@@ -71,7 +71,7 @@ class Configuring(MakeFolder):
             return self._of_distribution(version)
         path = Path(word)
         if not path.is_file():
-            hint = f"use {', '.join(BASES)}, a .config, or a kernel image or package that contains one"
+            hint = f"use {', '.join(BASES)}, a .config, or a kernel image or package with a configuration"
             raise BadInput("no such configuration", file=word, hint=hint)
         data = path.read_bytes()
         if data.startswith(debian_package.MAGIC) or b"\0" in data[:65536]:
@@ -87,7 +87,7 @@ class Configuring(MakeFolder):
         found = read_kernel(self._images, word)
         if found.symbols is None:
             raise KtrialError(
-                f"cannot find the configuration of {shown}: it is not in the image, beside it, or in /boot",
+                f"cannot find the configuration of {shown} in the image, beside the image or in /boot",
                 hint="use --config defconfig, or --config FILE with a .config",
             )
         place = found.identity.config_from or word

@@ -104,7 +104,7 @@ def check_held(found: Configured) -> None:
     count = len(found.unheld)
     raise Refused(
         f"Kconfig rejected {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
-        hint="change these settings, or use `ktrial kernel build --anyway`",
+        hint="change these symbols, or use `ktrial kernel build --anyway`",
     )
 
 

@@ -53,6 +53,11 @@ class Images:
     def find(self, word: str) -> KernelFiles:
         """Return the kernel that `word` names: `running`, a path, or an installed version."""
         path = Path(word)
+        if word == RUNNING and self._release not in self.installed():
+            raise BadInput(
+                f"cannot find the image of the running kernel ({self._release}) in /boot or /lib/modules",
+                hint="name an installed kernel (see `ktrial kernel list`), or the path of an image or a kernel package",
+            )
         if word == RUNNING:
             return self._installed(self._release)
         if path.is_dir():

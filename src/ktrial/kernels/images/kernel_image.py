@@ -117,7 +117,7 @@ def _machine(kernel: bytes, source: str) -> str:
     raise BadInput(
         f"not a kernel image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
         file=source,
-        hint="use a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
+        hint="use a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a kernel package",
     )
 
 

@@ -37,7 +37,7 @@ def read_module(data: bytes, source: str) -> KernelModule:
     plain = data if inside is None else inside.inner
     info = Elf(plain, source).section(".modinfo")
     if info is None:
-        raise BadInput("not a kernel module: it has no .modinfo", file=source, hint="name a file that ends in .ko")
+        raise BadInput("not a kernel module: it has no .modinfo", file=source, hint="reinstall the kernel's modules")
     depends: list[str] = []
     before: list[str] = []
     for entry in info.split(b"\0"):

@@ -97,7 +97,7 @@ def level_entry(levels: Sequence[Target], facts: Facts) -> str:
 
 
 def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
-    """Return Kconfig entries for the features that early boot code checks; a CPU that lacks one gets a message."""
+    """Return Kconfig entries for the CPU features that early boot code checks."""
     parts = []
     for feature in FEATURES:
         needing = [target for target in targets if feature in target.needs]
@@ -128,7 +128,7 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
-    """Return the cache line sizes of new targets: 128 bytes for Nocona, as in upstream kernels, otherwise 64.
+    """Return Kconfig lines with the cache line size of new targets: 128 bytes for Nocona, as upstream, otherwise 64.
 
     `covered` means that the tree already sets 64 bytes.
     """

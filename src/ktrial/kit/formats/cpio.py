@@ -49,7 +49,7 @@ def files(
         if mode & _KIND == _REGULAR and wanted(name):
             if size > limit_bytes:
                 raise BadInput(
-                    f"{name} is larger than {limit_bytes >> 20} MiB",
+                    f"the file {name} in the archive is larger than {limit_bytes >> 20} MiB",
                     file=source,
                     hint="check that this is the right archive",
                 )

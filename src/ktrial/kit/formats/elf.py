@@ -96,7 +96,7 @@ class Elf:
 
     @property
     def interpreter(self) -> str | None:
-        """Path of the loader that the program names; None if the program names none."""
+        """Return the path of the loader that the program names; None if the program names none."""
         offset, size, count = self._programs
         for index in range(count):
             if self._wide:

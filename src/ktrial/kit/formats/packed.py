@@ -49,7 +49,10 @@ def opened(data: bytes) -> OpenedFile | None:
 
 
 def first_stream(data: bytes) -> bytes:
-    """Decompress the first stream of the data, by default as lzma; ignore what follows the stream."""
+    """Decompress the first stream of the data; ignore what follows it.
+
+    Data that begin like no other format count as lzma. Raise BadInput if the stream is damaged or too large.
+    """
     for mark, (name, machine, _) in _OPEN.items():
         if data.startswith(mark):
             return _unpacked(data, name, machine, first_only=True)

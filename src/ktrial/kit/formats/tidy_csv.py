@@ -62,7 +62,8 @@ def is_of_blanks(lines: Sequence[str]) -> bool:
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
     """Read a table, skipping blank lines.
 
-    Raise BadRun if no row follows the header, if a row has more or fewer cells, or if the header looks like a row.
+    Raise BadRun if no row follows the header, or if the header looks like a row. Raise BadRun for a row with more or
+    fewer cells than the header.
     """
     text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")

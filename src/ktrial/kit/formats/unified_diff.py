@@ -156,7 +156,10 @@ class _Reader:
 
 
 def read_patch(data: bytes, source: str = "a patch") -> tuple[FilePatch, ...]:
-    """Read a unified diff, with or without a message around it. Replace bytes that are not UTF-8."""
+    """Read a unified diff, with or without a message around it. Replace bytes that are not UTF-8.
+
+    Raise UnreadableOutput if the text is not a diff, or if a hunk is damaged.
+    """
     reader = _Reader(source)
     for number, text in numbered(data.decode("utf-8", "replace").encode(), source):
         reader.line(number, text)

@@ -87,7 +87,7 @@ def find_process(machine: Machine, of: str) -> int:
 
 
 class EventStream:
-    """Counts traced events in a thread. Calling it returns the latest counts."""
+    """Counts traced events in a thread; a call returns the latest counts."""
 
     def __init__(self, session: AgentSession, clock: Clock, what: str, process: int | None) -> None:
         self._session = session
@@ -124,11 +124,11 @@ class EventStream:
         """Return the counts of the latest report. Raise NotRead if the watch has ended or is silent."""
         with self._lock:
             if self._ended is not None:
-                raise NotRead(self._ended)
+                raise NotRead(self._ended, hint="choose another --metric (docs/live-sources.md)")
             if self._counts is None or self._clock.monotonic_ns() - self._seen_ns > _SILENT_NS:
                 raise NotRead(
                     "the agent that traces events does not report",
-                    hint="check that the machine answers",
+                    hint="check that the measured machine answers and is not overloaded",
                 )
             return self._counts
 

@@ -45,7 +45,7 @@ def read_exposition(
 ) -> Exposition:
     """Read a scrape. Labels are parsed only for samples whose name `wants` accepts.
 
-    Raise UnreadableOutput for a malformed line, or if the text is cut off.
+    Raise UnreadableOutput if the text is malformed or cut off.
     """
     try:
         text = data.decode("utf-8")

@@ -37,7 +37,7 @@ class FramePart:
             raise bad_metric(metric, f"take={self._take} is unknown", f"use one of: {', '.join(_OUTCOMES)}")
         if self._take == "stutters":
             raise bad_metric(
-                metric, "a number of stutters grows with the length of the period", "write take=stutter-rate"
+                metric, "the number of stutters grows with the length of the period", "write take=stutter-rate"
             )
         if not options.get("match"):
             raise bad_metric(metric, "match= is missing", r"for example  ?match=frame (?P<ms>[\d.]+) ms")

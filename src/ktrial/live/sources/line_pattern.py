@@ -35,12 +35,13 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
         tree = parser.parse(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise BadInput(
-            f"{option} {text!r} is not a regular expression ({error})", hint=r"for example  match=took ([0-9.]+) ms"
+            f"{option} {text!r} is not a regular expression ({error})",
+            hint="try the expression on a line of the log with `grep -P`",
         ) from None
     if pattern.groups not in groups:
         raise BadInput(
             f"{option} {text!r} has {pattern.groups} groups, expected {' or '.join(map(str, groups))}",
-            hint="put plain ( ) around the number only, and (?: ) around other groups",
+            hint="put a group around the number only, and write other groups as (?: )",
         )
     items = list(tree)
     why = _why_slow(items)

@@ -60,9 +60,8 @@ def wanted_of(metric: LiveMetric) -> WantedSeries:
     except BadRun:
         sample = ()
     if not text or len(sample) != 1 or sample[0].at_ms is not None:
-        raise bad_metric(
-            metric, f"{text!r} is not the name of a series", 'for example  ?name=requests_total{code="200"}'
-        )
+        why = f"{text!r} is not the name of a series" if text else "name= is missing"
+        raise bad_metric(metric, why, 'for example  ?name=requests_total{code="200"}')
     quantile = options.get("quantile")
     try:
         share = None if quantile is None else float(quantile)
@@ -167,7 +166,7 @@ class OpenMetricsSource(PolledSource):
                 wants=self._wants,
             )
         except BadRun as error:
-            raise NotRead(error.message) from None
+            raise NotRead(error.message, hint=f"run `curl {self._wanted.address}` to see the answer") from None
         scrape = scrape_of(found, self._wanted)
         own_ms = [one.at_ms for one in found.samples if one.at_ms is not None and one.name != _START]
         if own_ms and at_ms - max(own_ms) > _STALE_POLLS * self.poll_s * 1000:
@@ -203,7 +202,8 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     if wanted.quantile is not None and kind not in {"histogram", "unknown", "untyped"}:
         raise BadInput(f"{wanted.name} is a {kind}, which has no quantiles", hint="leave out &quantile=")
     if wanted.quantile is None and wanted.name == family and kind in {"histogram", "gaugehistogram", "summary"}:
-        hint = "add &quantile=0.99" if kind == "histogram" else f"name {family}_count or {family}_sum"
+        letter = "g" if kind == "gaugehistogram" else ""
+        hint = "add &quantile=0.99" if kind == "histogram" else f"name {family}_{letter}count or {family}_{letter}sum"
         raise BadInput(f"{wanted.name} is a {kind}, not one number", hint=hint)
     name = _family(wanted.name) + suffix if suffix else wanted.name
     names = {name, f"{name}_total"} if kind == "counter" else {name}

@@ -167,7 +167,7 @@ class PolledSource(ABC):
         """Return the value of a stretch without a step of the clock. Raise NotRead if there is no value."""
 
     def covered(self, stretch: Stretch, readings: Timeline[T], least: int) -> tuple[Sequence[int], Sequence[T]]:
-        """Return the readings inside the stretch. Raise NotRead if there are too few, or a long gap."""
+        """Return the readings inside the stretch. Raise NotRead if there are too few, or if a gap is too long."""
         times, items = readings.inside(stretch)
         if readings.since_ms is not None and readings.since_ms > stretch.begin_ms:
             raise NotRead(
@@ -175,7 +175,7 @@ class PolledSource(ABC):
             )
         why = why_gap(times, stretch, self.poll_s)
         if why is None and len(times) < least:
-            why = f"{len(times)} readings are too few (minimum {least})"
+            why = f"fewer than {least} readings"
         if why is not None:
             reasons = self._failures.inside(stretch)[1]
             raise NotRead(f"{why}: {reasons[-1]}" if reasons else why, hint="check that the source is running")

@@ -95,7 +95,7 @@ def io_counts(text: str, path: str) -> CounterValues:
     found = dict(re.findall(r"^(read_bytes|write_bytes): ([0-9]{1,20})$", text, re.MULTILINE))
     if len(found) != 2:
         raise NotRead(
-            f"cannot read {path}: it has no read_bytes and write_bytes",
+            f"cannot read {path}: it lacks read_bytes or write_bytes",
             hint="boot a kernel with CONFIG_TASK_IO_ACCOUNTING=y",
         )
     return CounterValues({name: float(value) for name, value in found.items()})
@@ -224,7 +224,7 @@ def _group_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterV
         raise bad_metric(
             metric,
             f"{group!r} is not a control group",
-            "write the path below /sys/fs/cgroup, for example  /system.slice/x.service",
+            "write the path below /sys/fs/cgroup, for example  cgroup:/system.slice/x.service?cpu",
         )
     return field, _group_counts(group, field, resource)
 
@@ -254,7 +254,10 @@ _READERS: Mapping[str, Callable[[LiveMetric], tuple[str, Callable[[Machine], Cou
 
 
 def kernel_counter(metric: LiveMetric) -> tuple[Unit, Callable[[Machine], CounterValues]]:
-    """Return the unit and the reader of a kernel counter. Raise BadInput if the metric names no counter."""
+    """Return the unit and the reader of a kernel counter.
+
+    Raise BadInput if the metric names no counter, or if its name implies another unit.
+    """
     field, read = _READERS[metric.source.partition(":")[0]](metric)
     measured_outcome(metric, _UNITS[field])
     return _UNITS[field], read

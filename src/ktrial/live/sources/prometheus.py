@@ -206,8 +206,8 @@ class PrometheusSource(PolledSource):
             raw = self._api.raw_times(one.text, one.name, _LOOK_BACK_S)
             if len(raw) < 2:
                 raise NotRead(
-                    f"{one.text} has {len(raw)} samples in the last {_LOOK_BACK_S // 60} minutes",
-                    hint="check that the server has scraped the target at least twice",
+                    f"{one.text} has fewer than 2 samples in the last {_LOOK_BACK_S // 60} minutes",
+                    hint="check that the target is up and scraped",
                 )
             gaps = sorted(after - before for before, after in pairwise(raw))
             longest_s = max(longest_s, gaps[len(gaps) // 2])
@@ -220,7 +220,7 @@ class PrometheusSource(PolledSource):
             )
 
     def _skew_text(self) -> str:
-        return f"the server's clock and this one are {self._api.skew_ms / 1000:.1f} s apart"
+        return f"the clocks of the server and of this machine are {self._api.skew_ms / 1000:.1f} s apart"
 
     def _newest_s(self, selector: str) -> float:
         found = self._api.at(f"max(timestamp({selector}))", None)

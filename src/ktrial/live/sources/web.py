@@ -30,7 +30,7 @@ class IdleSource(NotRead):
 
 
 class WebAnswer(NamedTuple):
-    """A document; `date_ms` is the time in the server's header, in whole seconds by the server's clock."""
+    """A document. `date_ms` is when the server sent it, by the server's clock; None if the server does not say."""
 
     status: int
     data: bytes
@@ -103,7 +103,7 @@ def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
         why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise NotRead(
             f"cannot fetch {_host(address)} ({why})",
-            hint="check that a server runs at this address",
+            hint="check the address, the server and the network",
         ) from None
 
 
@@ -133,7 +133,7 @@ def _whole(answer: IO[bytes], status: int, most: int, deadline: float, *, cut: b
                 break
             raise NotRead(
                 f"the answer of {_host(address)} is larger than {most >> 20} MiB",
-                hint="query a Prometheus server for this series instead",
+                hint="use prometheus:…?query=QUERY with a query that returns one series",
             )
         if time.monotonic() > deadline:
             raise NotRead(f"the answer of {_host(address)} took too long", hint="check the server and the network")

@@ -140,7 +140,7 @@ def is_latency(head: bytes) -> bool:
 
 
 def read_latency(data: bytes, source: str = "latency") -> ShownFrames:
-    """Return when the frames of a layer were shown. Raise UnreadableOutput for fewer than two frames."""
+    """Return when the frames of a layer were shown. Raise UnreadableOutput for other text, or fewer than two."""
     refresh_ns: int | None = None
     shown: set[int] = set()
     for line, text in ended_lines(data, source):

@@ -139,7 +139,7 @@ class FrameStream:
             raise BadInput(
                 f"{self._file}: {self.pattern.option} {self.pattern.text!r} matches none of {self._lines} lines "
                 f"written during the recording; the first is {self._first!r}",
-                hint="run `ktrial diagnose` on the recording and the log, with another pattern",
+                hint=r"correct the pattern, for example  frame (?P<ms>[\d.]+) ms",
             )
         told = sorted(self._told)
         return Frames(

@@ -212,7 +212,7 @@ def _why_sampled(rows: Sequence[_Row], unit: FrameUnit) -> str | None:
         return None
     return (
         f"sampled, not one row per frame: elapsed advanced by the row's own frame time in only {fitting} of "
-        f"{len(frames_s)} rows, and the log has {total_s:.4g} s of frames in {logged_s:.4g} s; "
+        f"{len(frames_s)} rows, and the log has {total_s:.1f} s of frames in {logged_s:.1f} s; "
         "samples have no frame statistics"
     )
 
@@ -227,5 +227,5 @@ def _samples(rows: Sequence[_Row], head: _Head) -> FrameSamples:
         fps=tuple(fps for fps, _ in kept),
         stood_s=tuple(stood for _, stood in kept),
         attributes=head.system,
-        notes=(f"for lows and stutters {PER_FRAME}",),
+        notes=(f"for lows and stutters, {PER_FRAME}",),
     )

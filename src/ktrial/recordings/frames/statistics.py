@@ -127,7 +127,7 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
     if wrong is not None:
         raise BadRun(
             f"a frame time is {wrong:g} s, expected a finite number above 0",
-            hint="check which column holds the frame times",
+            hint="check that the log contains frame times",
         )
     share = slow_share(times_s, below_fps)
     found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
@@ -157,7 +157,7 @@ def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) ->
     if below_fps is not None and not samples.of_frames:
         raise BadInput(
             "cannot use --below-fps: the samples of this log are not single frames",
-            hint="omit --below-fps, or log every frame",
+            hint="leave out --below-fps",
         )
     weighted = math.fsum(fps * stood for fps, stood in zip(samples.fps, samples.stood_s, strict=True))
     mean = weighted / math.fsum(samples.stood_s)

@@ -54,9 +54,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         attributes={"tool_version": run.version, **ended, **attributes},
         failure="; ".join(errors) or None,
     )
-    notes = [f"before its JSON: {line}" for line in run.preamble]
+    notes = [f"before fio's JSON: {line}" for line in run.preamble]
     if run.left_out:
-        notes.append(f"{run.left_out} lines after its JSON are ignored")
+        notes.append(f"{run.left_out} lines after fio's JSON are ignored")
     steps = ("latencies are whole microseconds: fio's JSON has nanoseconds",) if terse else ()
     return ForeignResults(format=NAME, runs=(whole,), notes=("one file is one run: import several", *steps, *notes))
 

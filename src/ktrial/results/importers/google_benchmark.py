@@ -45,7 +45,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     single = [(at, one) for at, one in every if one.get("run_type", "iteration") == "iteration"]
     if all(one.get("error_occurred") for _, one in single) and len(single) < len(every):
         raise BadRun(
-            f"{name}: the file has no single runs, only means, medians and deviations",
+            f"{name}: the file has no single run that succeeded, only means, medians and deviations",
             hint="repeat the run without --benchmark_report_aggregates_only and with --benchmark_repetitions=10",
         )
     group = group_of(options.label, name)

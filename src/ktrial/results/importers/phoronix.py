@@ -222,7 +222,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     if not runs:
         raise BadRun(
             f"{name}: the file has no values of single runs; {'; '.join(file.left_out)}",
-            hint="save the results with a newer Phoronix Test Suite, which writes the value of each run (RawString)",
+            hint="name a file with the value of each run (RawString), which newer versions of the suite write",
         )
     notes = list(file.left_out)
     if unknown:

@@ -100,7 +100,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     ]
     if not any(run.measurements for run in runs):
         raise BadInput(
-            "every value is empty", file=name, hint=f"name another column with --value: {', '.join(table.columns)}"
+            f"every value is empty in {' and '.join(column.header for column in columns)}",
+            file=name,
+            hint=f"name another column with --value: {', '.join(table.columns)}",
         )
     return ForeignResults(
         format=NAME,
@@ -118,7 +120,8 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
 
     A column may be shorter than others: its empty cells below the last value are not runs.
     """
-    others_given = {"--by": options.by, "--label": options.label, "a second --value": options.values[1:]}
+    label = f"the name {options.label!r}"
+    others_given = {"--by": options.by, label: options.label, "a second --value": options.values[1:]}
     if clash := next((option for option, value in others_given.items() if value), None):
         raise BadInput(
             f"cannot combine --groups with {clash}: each column of --groups is a group",

@@ -28,7 +28,7 @@ class Recorder:
         return f"{self._open_store().shown}, session {session}"
 
     def earlier(self, plan: str) -> Earlier | None:
-        """Take over the unfinished measurement of a plan and return its runs; None if there is none, or if it runs."""
+        """Take over a plan's unfinished measurement and return its runs; None without one, or if its writer lives."""
         store = self._open_store()
         store.mark_interrupted()
         name = store.take_up(plan)

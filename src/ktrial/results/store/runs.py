@@ -230,7 +230,7 @@ class Store:
             return {row.place: row.sha256 for row in connection.execute(listed)}
 
     def grouped(self) -> tuple[StoredSeries, ...]:
-        """Return number, mean and range of the good runs of each outcome, by benchmark and label."""
+        """Return how many good runs each outcome has, and their mean and range, by benchmark and label."""
         own = (
             sa.select(
                 measurements.c.series_key,

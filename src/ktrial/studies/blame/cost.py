@@ -29,7 +29,7 @@ def cost_of(question: BlameQuestion) -> tuple[StepCost, ...]:
     if question.known is None:
         steps.insert(0, StepCost("show the effect of all", 2 * _first_look(budget, 1), 2 * budget))
     if question.known != "either":
-        steps.append(StepCost("confirm: all, and all without it", 3 * _first_look(budget, 3), 3 * budget))
+        steps.append(StepCost("confirm: all without the suspect", 3 * _first_look(budget, 3), 3 * budget))
     return (*steps, alone)
 
 

@@ -59,9 +59,10 @@ def factors_of(
                 "nothing to blame: no setting changes anything here",
                 hint="run `ktrial plan` with the same settings to see why",
             )
+        command = "ktrial kernel trial" if made[0].boot or made[0].symbols else "ktrial try"
         raise BadInput(
             f"cannot blame a single setting: only {made[0].name} changes anything here",
-            hint=f"run `ktrial try` to test {made[0].name}, or undo settings that are in force already",
+            hint=f"name more settings, or test {made[0].name} with `{command}`",
         )
     if len(made) > _MOST:
         raise BadInput(

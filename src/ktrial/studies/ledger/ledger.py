@@ -160,16 +160,16 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 def again(file: TrialFile) -> TrialFile:
     """Return the protocol without its seed, so that a repetition draws new orders.
 
-    Raise BadInput for a part of a blame or search.
+    Raise BadInput for a trial of a blame or search.
     """
     if file.screen is not None:
         raise BadInput(
-            f"cannot repeat {file.name}: this trial is a part of a blame",
+            f"cannot repeat {file.name}: this trial belongs to a blame",
             hint="run the whole `ktrial blame …` again, with --fresh",
         )
     if file.race:
         raise BadInput(
-            f"cannot repeat {file.name}: this trial is a part of a search",
+            f"cannot repeat {file.name}: this trial belongs to a search",
             hint="run the whole `ktrial search …` again, with --fresh",
         )
     plain = {

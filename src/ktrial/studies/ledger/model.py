@@ -126,8 +126,8 @@ def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
 def standing(entry: LedgerEntry, now: Now) -> Standing:
     """Return what became of the change here.
 
-    That is `untested` without a verdict, and `unknown` if ktrial cannot see whether the change is in force. Otherwise
-    it is `kept` for a change in force, `not applied` for a better arm, and `refused` for any other arm.
+    Return `untested` without a verdict, and `unknown` if ktrial cannot see whether the change is in force. Otherwise
+    return `kept` for a change in force, `not applied` for a better arm, and `refused` for any other arm.
     """
     if entry.verdict is None:
         return "untested"

@@ -74,7 +74,8 @@ def course_of(question: SearchQuestion) -> SearchCourse:
 def refuse_outcomes(question: SearchQuestion) -> None:
     """Raise BadInput for outcomes that no trial of a front could judge."""
     if len(set(question.also)) != len(question.also):
-        raise Contradiction("--also names an outcome twice", hint="name each outcome once")
+        twice = next(name for name in question.also if question.also.count(name) > 1)
+        raise Contradiction(f"--also names {twice} twice", hint=f"name {twice} once")
     trial, most = question.trial, MOST_COMPARISONS // 2
     if question.also and _largest_row(question, 1) > MOST_COMPARISONS:
         raise BadInput(

@@ -33,7 +33,7 @@ Point = Mapping[str, Scalar]
 
 #: A space with more points counts as endless.
 MOST_COUNTED = 100_000
-_HINT = "for example  low = 1, high = 100  or  values = [1, 10]; docs/search.md describes the file"
+_HINT = "for example  low = 1  and  high = 100, or  values = [1, 10]; docs/search.md describes the file"
 #: Random points among which at least one must satisfy all constraints.
 _TRIES = 4000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -117,7 +117,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
 
     def takes(self, value: Scalar) -> bool:
-        """Return whether the dimension can have this value; its default always counts."""
+        """Return whether the dimension can have this value; its default is always possible."""
         if value == self.default and type(value) is type(self.default):
             return True
         if not self.is_range:
@@ -134,8 +134,8 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
     def place(self, value: Scalar) -> float:
         """Return where a value lies: from 0 to 1 in a range, or its number in a list.
 
-        A default outside of the range or list lies beyond the end. So does a value that the kernel took in place of a
-        listed value; it has a place of its own there.
+        A default outside of the range or list lies beyond the end. A value that the kernel chose instead of a listed
+        one also lies there, apart from all other values.
         """
         if not self.is_range:
             number = next((at for at, one in enumerate(self.values) if one == value), len(self.values))
@@ -165,7 +165,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a search may try on this machine. `left_out` says why other dimensions are not in it."""
+    """Everything that a search may try on this machine. `left_out` gives the reason for each omitted dimension."""
 
     name: str
     dimensions: tuple[Dimension, ...]
@@ -263,10 +263,11 @@ def check_space_file(space: SpaceFile) -> None:
     if not space.dimension:
         raise BadInput("the space has no [[dimension]]", hint="add a [[dimension]], as in docs/search.md")
     names = [one.name for one in space.dimension]
-    for one in space.dimension:
+    for number, one in enumerate(space.dimension, 1):
         if len(one.kinds) != 1:
             raise BadInput(
-                f"a [[dimension]] needs exactly one of {', '.join(KINDS)}, got {' and '.join(one.kinds) or 'none'}",
+                f"[[dimension]] {number} needs exactly one of {', '.join(KINDS)}; "
+                f"got {' and '.join(one.kinds) or 'none'}",
                 hint='for example  knob = "vm.swappiness"',
             )
         if names.count(one.name) > 1:
@@ -278,7 +279,7 @@ def check_space_file(space: SpaceFile) -> None:
         if name in names or not _PLACEHOLDER.fullmatch(name):
             raise BadInput(
                 f"files: {name!r} is not a name for a template",
-                hint="use letters, digits, _ and -, and no name of a dimension",
+                hint="use letters, digits, _ and -, beginning with a letter, and not the name of a dimension",
             )
     for text in (*space.constraints, *(text for one in space.dimension for text in _conditions(one))):
         parse_rule(text, names)
@@ -295,17 +296,25 @@ def _check_values(one: DimensionFile) -> None:
     if has_range == bool(one.values):
         raise BadInput(f"{one.name}: expected either low and high, or values", hint=_HINT)
     if one.values:
-        if len({plain(value) for value in one.values}) != len(one.values):
-            raise Contradiction(f"{one.name} has a value twice in `values`", hint="name each value once")
-        if one.log or one.step is not None:
-            raise Contradiction(f"{one.name}: log and step are for a range, not for a list", hint="remove log and step")
+        texts = [plain(value) for value in one.values]
+        if (twice := next((text for text in texts if texts.count(text) > 1), None)) is not None:
+            raise Contradiction(f"{one.name} has {twice} twice in `values`", hint="leave out one of the two values")
+        if given := " and ".join(["log"] * one.log + ["step"] * (one.step is not None)):
+            raise Contradiction(f"{one.name}: {given} cannot be combined with `values`", hint=f"remove {given}")
         return
     if one.low is None or one.high is None or not one.low < one.high:
-        raise BadInput(f"{one.name}: expected low below high", hint="for example  low = 1, high = 100")
+        low, high = ("nothing" if end is None else plain(end) for end in (one.low, one.high))
+        raise BadInput(
+            f"{one.name}: expected low below high, got low = {low} and high = {high}",
+            hint="for example  low = 1  and  high = 100",
+        )
     if one.log and one.low <= 0:
         raise BadInput(f"{one.name}: a logarithmic scale needs low above 0, got {one.low}", hint="for example  low = 1")
     if one.step is not None and not 0 < one.step <= one.high - one.low:
-        raise BadInput(f"{one.name}: step = {one.step} does not fit between low and high", hint="use a smaller step")
+        raise BadInput(
+            f"{one.name}: step = {plain(one.step)} does not fit between low and high",
+            hint=f"use a step above 0 and at most {plain(one.high - one.low)}",
+        )
 
 
 def _conditions(one: DimensionFile) -> tuple[str, ...]:
@@ -339,7 +348,7 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
 def resolve_space(file: SpaceFile, defaults: Mapping[str, Scalar], left_out: Mapping[str, str]) -> Space:
     """Return the space with the control's values. Raise BadInput if fewer than two points remain.
 
-    `defaults` has the control's values that the file does not name, and `left_out` why other dimensions cannot vary
+    `defaults` has the control's values that the file does not name. `left_out` says why other dimensions cannot vary
     here.
     """
     names = [one.name for one in file.dimension if one.name not in left_out]
@@ -394,9 +403,11 @@ def checked_space(space: Space) -> Space:
             f"cannot search {space.name}: it has only one point, the machine as it is", hint="add values, or a range"
         )
     if space.draw(default_rng(0)) is None:
-        listed = "; ".join(rule.text for rule in space.constraints)
+        kind = "constraint" if space.constraints else "condition"
+        rules = space.constraints or [rule for one in space.dimensions for rule in one.when]
         raise Contradiction(
-            f"no point of {space.name} satisfies its constraints: {listed}", hint="relax a constraint, or widen a range"
+            f"no point of {space.name} satisfies its {kind}s: {'; '.join(rule.text for rule in rules)}",
+            hint=f"relax a {kind}, or allow more values",
         )
     if space.size == 1:
         raise BadInput(

@@ -48,7 +48,7 @@ def space_text(question: SearchQuestion, *, width: int) -> str:
     else:
         lines.append("the time of a visit is unknown; the first trial shows it")
     if question.trial.guest is not None:
-        lines.append("each visit is a boot of a guest; to try a point takes one more")
+        lines.append("each visit boots a guest; checking a point first takes one more boot")
     return "\n".join(lines) + "\n"
 
 
@@ -165,8 +165,8 @@ def _candidate_lines(found: SearchAnswer, width: int) -> list[str]:
         answers.append(("the search's estimate", _change(found, mean), _range(found, [low, high]), "not a result"))
     lines += [table((str(found.outcome), "change", "interval", ""), answers, width=width), ""]
     for one in found.removals:
-        what = "removed" if one.removed else "stays"
-        lines.append(f"without {one.dimension}: {one.verdict or 'undecided'}; it {what}")
+        what = "is removed" if one.removed else "stays"
+        lines.append(f"without {one.dimension}: {one.verdict or 'undecided'}; the setting {what}")
     return lines
 
 

@@ -55,7 +55,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ktrial kept and refused, in which trials, and the transaction that applied it.
+    """What ktrial kept and refused, in which trials, and the transaction that applied the kept settings.
 
     `transaction` is null if nothing was applied.
     """

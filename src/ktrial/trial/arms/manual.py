@@ -115,7 +115,7 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
             if told is not None:
                 raise BadInput(
                     f"arm {name} cannot expect {fact} = {wanted!r}: {told}",
-                    hint=f"remove `expect` from arm {name}, and confirm the arm with `ktrial trial next --done {name}`",
+                    hint=f"correct this value, or remove {fact} from the arm's `expect`",
                 )
 
 
@@ -141,7 +141,11 @@ def _is_words(kind: FactKind) -> bool:
 
 
 class Look(NamedTuple):
-    """Whether a machine shows an arm's signs. `told` lists missing or unknown signs, `found` what the machine shows."""
+    """Whether a machine shows the facts that identify an arm. `told` lists facts that differ or are unknown.
+
+    `found` contains the values of known facts; if a fact is a list of words, the expected words, or nothing if one is
+    missing.
+    """
 
     truth: Truth
     told: tuple[str, ...]
@@ -149,7 +153,7 @@ class Look(NamedTuple):
 
 
 def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
-    """Compare the signs of an arm with a machine. Only a person can recognise an arm without signs."""
+    """Compare the facts that identify an arm with a machine. Without facts only a person can recognise the arm."""
     found: dict[str, str] = {}
     against: list[str] = []
     unknown: list[str] = []

@@ -25,7 +25,10 @@ _IDLE = frozenset((None, "disabled"))
 _LOGGED = re.compile(r"sched_ext: (?!.* enabled$).*")
 #: Maximum number of these lines that a message quotes.
 _QUOTED = 2
-_END_IT = "run `scxctl stop` or `systemctl stop scx`; after the trial, `scxctl restore` or `systemctl start scx`"
+_END_IT = (
+    "stop the scheduler with `scxctl stop` or `systemctl stop scx`; "
+    "after the trial, `scxctl restore` or `systemctl start scx` starts it again"
+)
 
 
 class SchedulerSeat:
@@ -77,8 +80,8 @@ class SchedulerSeat:
                 raise ArmLost(
                     f"cannot put arm {arm} in force with {_name(scheduler)}: {why}",
                     hint=f"set `ops` of the arm's `sched_ext` to what `cat {OPS}` shows while the scheduler runs"
-                    if alive
-                    else "start the scheduler by hand to see why it ends",
+                    if alive and shown.startswith("enabled")
+                    else "start the scheduler by hand to see what it prints",
                 )
             self._clock.sleep(_PAUSE_S)
         self._worked.add(scheduler.ops)

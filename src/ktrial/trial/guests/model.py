@@ -108,9 +108,11 @@ def _refuse_of_machines(trial: TrialFile) -> None:
 def _check_words(where: str, words: tuple[str, ...]) -> None:
     for word in words:
         if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
+            is_own = word.startswith(_PERTURBATION)
             raise BadInput(
-                f"{where}: {word!r} is not a kernel argument for a guest",
-                hint='for example  boot = ["preempt=full"]',
+                f"{where}: {word!r} is not a kernel argument for a guest: "
+                f"{'ktrial sets it itself' if is_own else 'expected one word'}",
+                hint="remove this argument" if is_own else 'for example  boot = ["preempt=full"]',
             )
 
 

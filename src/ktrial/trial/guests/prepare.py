@@ -49,7 +49,7 @@ _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they
 
 
 class GuestLab(Protocol):
-    """Boots guests, each at a place and with a job."""
+    """Boots guests. A place is a virtual machine with its kernel, a job is what runs in it."""
 
     @property
     def workers(self) -> int:
@@ -104,7 +104,7 @@ def prepare_in_guests(
 ) -> GuestReady:
     """Return the guest trial with everything that its protocol names, ready to begin.
 
-    Raise an error for a missing part before anything is measured.
+    Raise an error if something is missing, before anything is measured.
     """
     lab = means.lab
     guest = file.guest

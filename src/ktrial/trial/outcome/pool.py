@@ -61,7 +61,10 @@ def _check_over(kept: KeptTrial) -> None:
             hint=f"run `ktrial trial show {name}` for the result",
         )
     if not isinstance(kept.log[-1], TrialEnd):
-        raise BadInput(f"cannot pool {name}: it is not over", hint=f"run `ktrial trial resume {name}`")
+        raise BadInput(
+            f"cannot pool {name}: it is not over",
+            hint=f"leave out {name}, or run `ktrial trial resume {name}` on its machine",
+        )
 
 
 def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:

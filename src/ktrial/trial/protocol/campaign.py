@@ -63,11 +63,13 @@ def check_campaign(trial: TrialFile) -> None:
             f"campaign {campaign.name}: expected 1 to {MOST_DECISIONS} decisions, got {campaign.of}",
             hint="count the decisions that the campaign will make, for example 32",
         )
-    if len(trial.arms) != 2 or trial.design.extend:
+    if len(trial.arms) != 2:
         raise BadInput(
-            f"campaign {campaign.name}: expected two arms and no  extend = true",
-            hint="compare the version that you have with one candidate, and leave out extend",
+            f"campaign {campaign.name}: expected two arms, got {len(trial.arms)}",
+            hint="compare the version that you have with one candidate",
         )
+    if trial.design.extend:
+        raise BadInput(f"campaign {campaign.name}: its trials cannot have  extend = true", hint="remove `extend`")
     if trial.guest is not None or any(arm.manual or arm.kernel or arm.boot for arm in trial.arms.values()):
         raise BadInput(
             f"campaign {campaign.name}: its arms cannot be guests, boots or manual arms",

@@ -97,7 +97,8 @@ def check_arm_changes(
         raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='for example  sched_ext = { run = ["scx_lavd"] }')
     if sched_ext is not None and sched_ext.mode and len(sched_ext.run) > 1:
         raise BadInput(
-            f"arm {arm}: scx_loader chooses the options of a mode", hint="remove `mode`, or the options from `run`"
+            f"arm {arm}: cannot combine `mode` with options in `run`: scx_loader chooses the options of a mode",
+            hint="remove `mode`, or the options from `run`",
         )
     if service is not None and not _UNIT.fullmatch(service.name):
         raise BadInput(

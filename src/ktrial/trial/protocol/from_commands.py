@@ -100,7 +100,8 @@ def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     Raise BadInput for a line that is empty, or that needs a shell and has none.
     """
     if not line.strip():
-        raise BadInput(f"{what}: the command line is empty", hint="for example  ktrial ab 'sort -n data' 'sort data'")
+        example = "ktrial ab 'sort -n data' 'sort data'" if what == "command" else f"{what} 'make clean'"
+        raise BadInput(f"{what}: the command line is empty", hint=f"for example  {example}")
     if shell:
         return (*shell, "-c", line)
     outside = _QUOTED.sub("_", line)

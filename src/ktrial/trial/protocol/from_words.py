@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.trial.protocol.file import CONTROL, ArmFile
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
-from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.find import find_knob, refuse_knob
 from ktrial.tuning.knobs.profile import Profile, flatten
 
 #: Types of values that contain commas.
@@ -102,11 +102,8 @@ def pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _profile(word: str, catalog: Catalog) -> str:
-    if word not in catalog.profiles and word in catalog.knobs:
-        raise BadInput(
-            f"{word} is a knob and needs a value", hint=f"write {word}=VALUE; `ktrial explain {word}` lists its values"
-        )
     if word not in catalog.profiles:
+        refuse_knob(word, catalog.knobs)
         raise UnknownName("profile", word, catalog.profiles, hint="use a profile that `ktrial profiles` lists")
     return word
 

@@ -156,7 +156,8 @@ def _faults_of_guards(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
             yield (
                 "guards",
                 BadInput(
-                    f"guards: expected a percentage for {name}, got {value!r}", hint=f'for example  {name} = "20%"'
+                    f"guards: expected a percentage above 0 for {name}, got {value!r}",
+                    hint=f'for example  {name} = "20%"',
                 ),
             )
     for name, limit in live.limits.items():
@@ -184,15 +185,16 @@ def _faults_of_times(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
             yield key, error
             continue
         if found == 0.0 and key != "washout":
-            yield key, BadInput(f"{key} = 0 leaves no time", hint=f'for example  {key} = "10min"')
+            example = {"poll": "5s", "for": "2d"}.get(key, "10min")
+            yield key, BadInput(f"{key} = 0 leaves no time", hint=f'for example  {key} = "{example}"')
 
 
 def _faults_of_specs(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     for key, specs in (("metrics", live.metrics), ("covariates", live.covariates)):
         if not all(spec.strip() for spec in specs):
             yield key, BadInput(f"{key}: an entry is empty", hint=_SPEC)
-        if len(set(specs)) != len(specs):
-            yield key, BadInput(f"{key}: an entry is given twice", hint="give each entry once")
+        if twice := next((spec for spec in specs if specs.count(spec) > 1), None):
+            yield key, BadInput(f"{key}: {twice} is given twice", hint="give each entry once")
     if live.adjust and not live.covariates:
         yield "adjust", BadInput("`adjust` requires a covariate", hint="add --covariate, or covariates = […]")
 

@@ -139,12 +139,12 @@ def profile_of(
         raise KtrialError(
             f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
             f"{shortened(voided.reason)}",
-            hint="remove the cause, or add --no-profile to `ktrial try`",
+            hint="remove the cause, or start the trial with --no-profile",
         )
     if trial.protocol.primary not in differences:
         raise KtrialError(
             f"only {len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
-            hint="run `ktrial bench` to see why, or add --no-profile to `ktrial try`",
+            hint="run `ktrial bench` to see why, or start the trial with --no-profile",
         )
     return NoiseProfile(
         key=key,

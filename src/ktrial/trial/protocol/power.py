@@ -48,7 +48,7 @@ def _power(arm: Arm, series: ComparedSeries, order: Mapping[str, int], asked: Po
         return _without(power, series.mixed)
     if min(values) <= 0:
         return _without(
-            power, "some values are zero or negative and have no ratio: counters need 20 fixed blocks or more"
+            power, "some values are zero or negative and have no ratio; a trial of a count needs at least 20 blocks"
         )
     if power.pairs < 2:
         return _without(

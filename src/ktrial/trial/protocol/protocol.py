@@ -221,7 +221,7 @@ def _find(name: str, found: Sequence[OutcomeCandidate]) -> str:
     if exact:
         raise BadInput(f"several benchmarks have an outcome {name!r}", hint=f"write one of: {', '.join(exact)}")
     names = [one.name for one in found]
-    raise UnknownName("outcome of this benchmark", name, names, hint=f"use one of: {', '.join(names)}")
+    raise UnknownName("outcome", name, names, hint=f"use one of: {', '.join(names)}")
 
 
 def _rule(trial: TrialFile, one: OutcomeCandidate, role: Role) -> OutcomeRule:

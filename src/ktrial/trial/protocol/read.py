@@ -23,7 +23,7 @@ from ktrial.tuning.knobs.address import parse_address
 #: Names of arms and trials, which become file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HINT = "read docs/trial.md, which explains each line of a protocol; `ktrial try --dry-run` prints an example"
+_HINT = "read docs/trial.md, or the example that `ktrial try vm.swappiness=10 --dry-run` prints"
 _MOST_RUNS_PER_VISIT = 100
 #: Fewer blocks cannot give any verdict.
 _FEWEST_BLOCKS = 7
@@ -58,15 +58,16 @@ def check_trial_file(trial: TrialFile) -> None:
         raise BadInput(f"the trial {what}", hint='write either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
         raise BadInput(
-            "`metrics` read the output of a command, but this trial measures a suite", hint="remove `metrics`"
+            "`metrics` read the output of a command, but this trial has no command",
+            hint="move `metrics` to [live]" if trial.live else "leave out the metrics, or add a command",
         )
     if trial.limit is not None and not trial.command:
         raise BadInput(
-            "`limit` applies to runs of a command, but this trial measures a suite",
+            "`limit` applies to runs of a command, but this trial has no command",
             hint="remove `limit`; benchmarks of a suite have their own limits",
         )
     if trial.prepare and not trial.command:
-        raise BadInput("`prepare` is for a command, but this trial measures a suite", hint="remove `prepare`")
+        raise BadInput("`prepare` is for a command, but this trial has no command", hint="remove `prepare`")
     if not all(step and step[0] for step in trial.prepare or ()):
         raise BadInput("`prepare` contains an empty command", hint='for example  prepare = [["make", "clean"]]')
     if trial.limit_s is not None and trial.limit_s <= 0:
@@ -212,9 +213,10 @@ def _check_live(trial: TrialFile) -> None:
 
 def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
     if (arm.command or arm.prepare) and not trial.command:
+        what = "command" if arm.command else "`prepare`"
         raise BadInput(
-            f"arm {name} has its own command, but this trial measures a suite",
-            hint="remove the arm's command, or replace the trial's `suite` by a `command`",
+            f"arm {name} has its own {what}, but this trial measures a suite",
+            hint=f"remove the arm's {what}, or replace the trial's `suite` by a `command`",
         )
     if arm.command and (trial.guest is not None or arm.build is not None):
         what = "guests" if trial.guest is not None else "a build"

@@ -62,7 +62,7 @@ def boots_of(records: Sequence[RunRecord], visit: Visit) -> set[str | None]:
 
 
 def boots_misused(log: Sequence[Event], records: Sequence[RunRecord]) -> Iterator[tuple[int, str]]:
-    """Yield runs whose boot had another visit, or whose visit had another boot, each with the reason."""
+    """Yield runs whose boot is unknown or had another visit, or whose visit had another boot, each with the reason."""
     if protocol_in(log).replicate != "boot":
         return
     voided = {event.block for event in log if isinstance(event, BlockVoided)}

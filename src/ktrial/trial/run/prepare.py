@@ -79,7 +79,10 @@ def prepare(
     *,
     allow_dangerous: bool,
 ) -> Prepared:
-    """Return the trial with everything that its protocol names on this machine. Raise an error for a missing part."""
+    """Return the trial with everything that its protocol names on this machine.
+
+    Raise an error if something is missing.
+    """
     suite = needed_suite(file, suite, benchmarks)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))

@@ -90,8 +90,8 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
     if running == trial:
         step = f"wait with `ktrial trial resume {trial} --unattended`, or stop the plan with `ktrial trial stop`"
     else:
-        step = "wait for the plan, or stop it with `ktrial trial stop`"
-    raise Refused(f"this machine carries out a plan of {running}", hint=step)
+        step = "wait until the plan is over, or stop it with `ktrial trial stop`"
+    raise Refused(f"this machine carries out a plan of the unattended trial {running}", hint=step)
 
 
 class Carrier:

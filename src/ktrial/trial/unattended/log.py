@@ -109,9 +109,8 @@ def lines_of(data: bytes) -> list[Line]:
             lines.append(decode_as(line, _LINE))
         except msgspec.DecodeError as error:
             raise BadInput(
-                f"cannot read the log of an unattended plan: {error}",
-                line=number,
-                hint="run `ktrial trial resume` without --unattended to repeat the runs",
+                f"cannot read line {number} of the log of an unattended plan: {error}",
+                hint="start a new trial, without --unattended",
             ) from None
     return lines
 

@@ -24,7 +24,7 @@ from ktrial.trial.unattended.plan import PlannedCommand
 
 #: Requests that may come once more than in the plan; the newest answer is repeated.
 _AGAIN = frozenset(("sample", "facts"))
-_REPEAT = "run `ktrial trial resume` without --unattended to repeat the runs"
+_REPEAT = "start a new trial, without --unattended"
 
 
 class Unanswered(KtrialError):

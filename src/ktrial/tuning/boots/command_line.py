@@ -52,9 +52,10 @@ class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WordChange(msgspec.Struct, frozen=True):
-    """An argument to remove, or to add in place of all arguments with its name.
+    """A kernel argument to add or to remove.
 
-    A removal without a value removes all arguments with its name.
+    A new argument replaces those with its name, unless the kernel accepts several, as of `console`. A removal without
+    a value removes all arguments with its name.
     """
 
     word: BootWord

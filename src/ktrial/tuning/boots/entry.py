@@ -12,7 +12,7 @@ import msgspec
 
 from ktrial.kit.errors import BadInput, Refused, UnknownName
 from ktrial.tuning.boots.command_line import BootWord, ChangedLine, WordChange, base_words, change_line
-from ktrial.tuning.boots.grub_menu import GrubConfig, MenuEntry, read_grub_config, without_device
+from ktrial.tuning.boots.grub_menu import GrubConfig, MenuEntry, grub_program, read_grub_config, without_device
 from ktrial.tuning.boots.loader_entry import LoaderEntry, entry_id, read_loader_entry
 
 BootLoader = Literal["grub", "systemd-boot", "kexec"]
@@ -53,7 +53,7 @@ class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BootEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry in the agent's form.
+    """A boot entry, in the form that the agent reads.
 
     `kernel` and `initrds` are paths as the boot loader sees them; `file` is the kernel's path on the running system.
     """
@@ -116,7 +116,7 @@ def plan_boot(
 ) -> BootPlan:
     """Return the plan to boot the running kernel, or the kernel at the path `kernel`, with `changes` to its arguments.
 
-    Raise Refused for what ktrial's entry cannot express, and BadInput for invalid arguments and kernels.
+    Raise Refused if ktrial cannot make such an entry here, and BadInput for an unknown kernel or invalid changes.
     """
     base = base_words(grounds.command_line, grounds.loader)
     changes = tuple(changes)
@@ -246,9 +246,10 @@ def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
     if found is None and config.has_entry_files:
         found = _of_entry_file(grounds, config, kernel)
     if found is None:
+        program = grub_program("mkconfig", grounds.grub_path or "")
         raise _cannot(
             f"no entry of {grounds.grub_path} loads the running kernel ({kernel})",
-            f"run `grub-mkconfig -o {grounds.grub_path}` (or `update-grub`), then boot an entry of GRUB's menu",
+            f"run `{program} -o {grounds.grub_path}`, then boot an entry of GRUB's menu",
         )
     return _loaded_by_grub(found, grounds, config)
 
@@ -395,7 +396,7 @@ def _other_by_entry(grounds: BootGrounds, running: _Loaded, file: str) -> _Loade
     if not file.startswith(f"{grounds.mount}/"):
         raise _cannot(
             f"systemd-boot reads only files of its own partition ({grounds.mount}), and {file} is elsewhere",
-            "run `kernel-install add` to copy the kernel there",
+            f"run `kernel-install add RELEASE {file}` to copy the kernel there",
         )
     kernel = file.removeprefix(grounds.mount)
     for path, entry in _read_entries(grounds, {}):

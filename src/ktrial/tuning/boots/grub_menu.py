@@ -108,6 +108,11 @@ def read_grub_config(text: str) -> GrubConfig:
     return script.config()
 
 
+def grub_program(name: str, path: str) -> str:
+    """Return `grub2-mkconfig` for `mkconfig` if `path` is in a folder `grub2`, otherwise `grub-mkconfig`."""
+    return f"{'grub2' if 'grub2' in path.split('/') else 'grub'}-{name}"
+
+
 def without_device(path: str) -> str:
     """Return a GRUB path without its device, such as `(hd0,gpt2)` or `($root)`."""
     found = _DEVICE.match(path)

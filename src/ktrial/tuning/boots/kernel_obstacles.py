@@ -16,9 +16,7 @@ def kernel_obstacles(plan: BootPlan, kernel: KernelScene, running: str) -> Itera
         return
     file = plan.entry.file
     if kernel.head is None:
-        yield Obstacle(
-            kind="unreadable", message=f"cannot read {file}", hint="run ktrial as a user who may become root"
-        )
+        yield Obstacle(kind="unreadable", message=f"cannot read {file}", hint=f"make {file} readable for root")
         return
     header = read_kernel_header(kernel.head)
     if header is None:
@@ -66,7 +64,7 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
         yield Obstacle(
             kind="no-initramfs",
             message=f"{file} has no initramfs, but the running kernel uses one",
-            hint=f"create one with `update-initramfs -c -k {release}` or `dracut --kver {release}`"
+            hint=f"create an initramfs with `update-initramfs -c -k {release}` or `dracut --kver {release}`"
             if release
             else "create an initramfs with `update-initramfs` or `dracut`",
         )
@@ -90,7 +88,7 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
             yield Obstacle(
                 kind="no-driver",
                 message=f"{release} has no driver for the root file system here: {', '.join(lacking)}",
-                hint="build the driver into the kernel or as a module",
+                hint=f"install or build the missing drivers for {release}",
             )
     if (unbuilt := unbuilt_modules(kernel.dkms, running, release)) and release != running:
         yield Obstacle(

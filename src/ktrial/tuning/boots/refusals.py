@@ -10,7 +10,7 @@ from typing import Any
 from ktrial.kit.errors import Refused
 from ktrial.kit.mounts import mount_options, read_only_mount
 from ktrial.tuning.boots.entry import KEXEC_FOLDER, REHEARSAL, TRIAL, BootPlan
-from ktrial.tuning.boots.grub_menu import GrubConfig, read_grub_config
+from ktrial.tuning.boots.grub_menu import GrubConfig, grub_program, read_grub_config
 from ktrial.tuning.boots.kernel_obstacles import kernel_obstacles
 from ktrial.tuning.boots.loader_entry import entry_id
 from ktrial.tuning.boots.scene import (
@@ -28,7 +28,7 @@ from ktrial.tuning.lasting.loaders import NoLoader
 
 #: The first line of every file that the agent writes for a trial boot.
 OWN_MARK = "# ktrial"
-_BY_HAND = "boot by hand (in a trial: describe each boot with `manual` in its file, then run `ktrial trial next`)"
+_BY_HAND = "boot by hand (in a trial: describe each boot with `manual` in the protocol, then run `ktrial trial next`)"
 _SUPPORTED = ("grub", "systemd-boot", "kexec")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
@@ -70,7 +70,7 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
             Obstacle(
                 kind="unreadable",
                 message=f"cannot read {', '.join(scene.unreadable)}",
-                hint="run ktrial as a user who may become root",
+                hint=f"make {', '.join(scene.unreadable)} readable for root",
             )
         )
     elif scene.grub is not None and scene.grounds is not None:
@@ -165,23 +165,24 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
     yield from _of_folder(scene, grub.folder)
     yield from _of_environment(scene, grub)
     path = posixpath.join(grub.folder, "grub.cfg")
+    make_menu = f"`{grub_program('mkconfig', path)} -o {path}`"
     if not config.reads_next_entry:
         yield Obstacle(
             kind="no-one-shot",
             message=f"{path} does not read next_entry, so GRUB cannot boot an entry only once",
-            hint=f"run `grub-mkconfig -o {path}`, whose menu reads next_entry",
+            hint=f"run {make_menu}, whose menu reads next_entry",
         )
     if not config.reads_custom:
         yield Obstacle(
             kind="menu",
             message=f"{path} does not read {grub.folder}/custom.cfg",
-            hint=f"make /etc/grub.d/41_custom executable and run `grub-mkconfig -o {path}`",
+            hint=f"make /etc/grub.d/41_custom executable and run {make_menu}",
         )
     if config.asks_password or (config.may_ask_password and grub.has_user_file):
         yield Obstacle(
             kind="menu",
-            message="GRUB has a password (superusers) and would ask for it before it boots ktrial's entry",
-            hint="remove the password during the trial",
+            message="GRUB has a password (superusers), which a person must enter before ktrial's entry boots",
+            hint="remove GRUB's password until the trial boot is over",
         )
     if config.verifies_files:
         yield Obstacle(
@@ -192,13 +193,13 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
     if config.waits_for_key:
         yield _waiting_menu(
             "GRUB's menu waits for a key (timeout=-1)",
-            f"set GRUB_TIMEOUT=5 in /etc/default/grub and run `grub-mkconfig -o {path}`",
+            f"set GRUB_TIMEOUT=5 in /etc/default/grub and run {make_menu}",
         )
     if grub.custom is not None and grub.custom.strip() and not grub.custom.startswith(OWN_MARK):
         yield Obstacle(
             kind="foreign-file",
             message=f"ktrial's entry would replace {grub.folder}/custom.cfg, a file that ktrial did not write",
-            hint=f"move the content of that file to /etc/grub.d/40_custom and run `grub-mkconfig -o {path}`",
+            hint=f"move the content of that file to /etc/grub.d/40_custom and run {make_menu}",
         )
 
 
@@ -213,7 +214,8 @@ def _waiting_menu(message: str, hint: str) -> Obstacle:
 
 def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     """Yield the reasons why GRUB could not clear `next_entry`, so that the one-shot boot would repeat for ever."""
-    create = f"`grub-editenv {grub.folder}/grubenv create`"
+    edit = f"{grub_program('editenv', grub.folder)} {grub.folder}/grubenv"
+    create = f"run `{edit} create`"
     for why, hint in _of_disk(_file_system(scene.filesystems, grub.folder), grub.folder):
         yield _not_cleared(why, hint)
     text = grub.environment
@@ -227,13 +229,13 @@ def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     elif "boot_counter" in values:
         yield _not_cleared(
             "it counts boots itself (boot_counter, as greenboot does), and may choose another entry",
-            f"run `grub-editenv {grub.folder}/grubenv unset boot_counter` once no update is pending",
+            f"run `{edit} unset boot_counter` once no update is pending",
         )
     elif values.get("next_entry"):
         yield Obstacle(
             kind="already-armed",
             message=f"GRUB will boot {values['next_entry']!r} next, because something else set next_entry",
-            hint=f"run `grub-editenv {grub.folder}/grubenv unset next_entry`",
+            hint=f"run `{edit} unset next_entry`",
         )
 
 
@@ -278,7 +280,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
         selected = scene.grounds.selected if scene.grounds is not None else None
         yield Obstacle(
             kind="default-changes",
-            message="systemd-boot boots the first entry by default, which could become ktrial's",
+            message="systemd-boot boots its first entry by default, and ktrial's entry could become the first",
             hint=f"run `bootctl set-default {selected or 'ENTRY.conf'}` to pin the current default",
         )
     if loader_setting(found.loader_conf, "timeout") == "menu-force":

@@ -120,7 +120,7 @@ def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _may_disturb(
             "guest",
             f"a {virtual} guest: the host's load and scheduler are part of every number",
-            "repeat the results on bare metal before claiming more than this guest",
+            "repeat the measurement on bare metal before you claim more than an effect in this guest",
         )
 
 

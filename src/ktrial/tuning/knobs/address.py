@@ -80,7 +80,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
         if not equals or not field.strip() or not wanted.strip():
             raise BadInput(
                 f"expected FIELD=VALUE in the selector {selector!r}, got {part!r}",
-                hint="for example queue:scheduler@[rotational=false]=none",
+                hint="for example  queue:scheduler@[rotational=false]",
             )
         conditions[field.strip()] = wanted.strip()
     return conditions

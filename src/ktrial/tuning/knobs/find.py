@@ -57,6 +57,17 @@ def known_knob(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
     return knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
 
 
+def refuse_knob(word: str, knobs: Mapping[str, Knob]) -> None:
+    """Raise BadInput if `word` names a knob: it needs a value."""
+    knob = knobs.get(word.partition("@")[0])
+    if knob is not None:
+        instance = "@NAME" if knob.placeholders and knob.kind != "zram" and "@" not in word else ""
+        raise BadInput(
+            f"{word} is a knob and needs a value",
+            hint=f"write {word}{instance}=VALUE; `ktrial explain {knob.id}` lists the values",
+        )
+
+
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
     """Return why a knob is missing here: this kernel has dropped it, something hides it, or the machine lacks it."""
     if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):

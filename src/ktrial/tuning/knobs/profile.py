@@ -96,7 +96,8 @@ def _walk(name: str, profiles: Mapping[str, Profile], path: tuple[str, ...]) -> 
     if name in path:
         chain = " -> ".join((*path[path.index(name) :], name))
         raise BadInput(
-            f"profiles extend each other in a circle: {chain}", hint="remove one of these profiles from `extends`"
+            f"profiles extend each other in a circle: {chain}",
+            hint="remove one of these profiles from `extends` or from its tier",
         )
     profile = profiles.get(name)
     if profile is None:

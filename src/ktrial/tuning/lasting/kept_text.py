@@ -81,7 +81,7 @@ def note_of(entry: LastingEntry) -> list[str]:
 
 
 def wire_entries(form: Form, entries: Iterable[LastingEntry]) -> Any:
-    """Return the entries of a file in the agent's form."""
+    """Return the entries of a file in the form that the agent reads."""
     if form in {"systemd-wants", "scx-wants"}:
         return next(iter(entries)).holds["unit"]
     if form in SHARED_FORMS:

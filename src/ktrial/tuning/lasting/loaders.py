@@ -81,7 +81,7 @@ def read_variable(machine: Machine, name: str) -> str:
 
 
 def judge_loader(signs: LoaderSigns, chosen: str | None = None) -> NoLoader | None:
-    """Return why ktrial cannot add kernel arguments; None if GRUB reads its drop-in.
+    """Return why ktrial cannot add kernel arguments; None if GRUB reads ktrial's drop-in.
 
     `chosen` is the name of the loader, if the user gave one.
     """
@@ -136,5 +136,6 @@ def _doubt(found: Mapping[str, str]) -> NoLoader:
     names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
     return NoLoader(
         f"this system has {names}, and the firmware does not say which one boots",
-        hint="name the loader that boots with " + " or ".join(f"--loader {name}" for name in found),
+        hint=f"add {' or '.join(f'--loader {name}' for name in found)}; in a trial, remove the files of the loader that"
+        " does not boot",
     )

@@ -53,7 +53,7 @@ DRIFT_TIMER = "/etc/systemd/system/ktrial-drift.timer"
 
 
 class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a kept file, in the agent's form. `values` and `reasons` map addresses of knobs to texts."""
+    """One entry of a kept file, as the agent reads it. `values` and `reasons` map addresses of knobs to texts."""
 
     form: Form
     holds: Mapping[str, Any]

@@ -108,7 +108,7 @@ def _why_unfit(name: str, measured: MeasuredScheduler) -> tuple[str, str | None]
     if not _NAME.fullmatch(name):
         return "services start only programs with names such as scx_lavd", None
     if measured.ops is not None and not measured.ops.startswith(name.removeprefix("scx_")):
-        return f"sched_ext shows it as {measured.ops}, so `ktrial drift` could not recognise it", None
+        return f"sched_ext shows {name} as {measured.ops}, so `ktrial drift` could not recognise {name}", None
     if odd := next((word for word in measured.run[1:] if not _FLAG.fullmatch(word)), None):
         return f"ktrial cannot write the option {odd!r} into {PLACES['scx-service']}", "add this option yourself"
     return None
@@ -118,10 +118,10 @@ def _why_not_here(measured: MeasuredScheduler, form: Form, here: BootSchedulers)
     """Return why no service here starts the scheduler as the trial did, with a hint; None if one does."""
     unit, other = (LOADER_UNIT, SERVICE_UNIT) if measured.mode else (SERVICE_UNIT, LOADER_UNIT)
     if unit not in here.units:
-        how = "by scx_loader" if measured.mode else "itself"
+        how = "through scx_loader" if measured.mode else "without a service"
         again = f"repeat the trial with scx_loader {'stopped' if measured.mode else 'running'}"
         return (
-            f"the trial started it {how}, and {unit} is not here",
+            f"the trial started the scheduler {how}, and {unit} is not here",
             again if other in here.units else f"install {unit}",
         )
     folder = measured.run[0].rpartition("/")[0]

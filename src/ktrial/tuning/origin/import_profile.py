@@ -222,7 +222,7 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
         reason,
         file=show_source(file),
         line=None if first is None else first.line_number,
-        hint="run `ktrial knobs` to list the known knobs" if unknown else "name the format with --format",
+        hint="run `ktrial knobs` to list the known knobs" if unknown else "name the right format with --format",
     )
 
 
@@ -279,7 +279,7 @@ class MeantTarget(msgspec.Struct, frozen=True):
 
 
 class UnknownSetting(msgspec.Struct, frozen=True):
-    """Why an assignment has no target: the catalog lacks the knob (`no_such_knob`), or a profile cannot express it."""
+    """Why an assignment sets no knob: the catalog lacks it (`no_such_knob`), or a profile cannot hold the value."""
 
     reason: str
     no_such_knob: bool = False

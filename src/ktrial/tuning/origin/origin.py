@@ -36,8 +36,8 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """One instance of a knob: its value in force, the kernel's default, and who set it.
 
-    `overrode` lists the words of sources of lower rank and of earlier lines. `not_in_force` lists the words that should
-    have won but did not. In each list, the oldest comes first.
+    `overrode` lists values from earlier lines and from sources that act earlier. `not_in_force` lists values that
+    should have won but did not. In each list, the oldest comes first.
     """
 
     knob: str

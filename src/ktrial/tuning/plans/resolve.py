@@ -15,7 +15,7 @@ from ktrial.machine.when import Truth, evaluate
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address, parse_assignment
 from ktrial.tuning.knobs.computed import default_value
-from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.find import find_knob, refuse_knob
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.knobs.observe import observe, with_couples
 from ktrial.tuning.knobs.profile import Setting, flatten, requirements
@@ -41,12 +41,9 @@ def requests_from(words: Sequence[str], catalog: Catalog) -> tuple[Request, ...]
             address, value = parse_assignment(word)
             find_knob(address.knob, catalog.knobs)
             requests.append(Request(f"setting {word}", (Setting(knob=str(address), value=value),)))
-        elif word not in catalog.profiles and word in catalog.knobs:
-            raise BadInput(
-                f"{word} is a knob and needs a value",
-                hint=f"write {word}=VALUE; `ktrial explain {word}` lists its values",
-            )
         else:
+            if word not in catalog.profiles:
+                refuse_knob(word, catalog.knobs)
             requests.append(Request(f"profile {word}", flatten(word, catalog.profiles)))
     return tuple(requests)
 
@@ -126,7 +123,7 @@ def _generated(request: Request, machine: Machine, catalog: Catalog, facts: Fact
 def stock_settings(machine: Machine, catalog: Catalog, facts: FactBook) -> tuple[Setting, ...]:
     """Return settings that write the known mainline defaults on this machine.
 
-    They leave out dangerous knobs, zram, virtual devices and files that cannot be written.
+    ktrial leaves out dangerous knobs, zram, virtual devices and files that cannot be written.
     """
     from ktrial.tuning.knobs.knob import INSTANCE_FACTS
 

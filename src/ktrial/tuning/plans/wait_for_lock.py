@@ -18,7 +18,7 @@ LIMIT_S, _PAUSE_S = 60.0, 0.2
 class PatientMachine:
     """A machine whose requests wait while another transaction holds the lock; implements `machine.ports.Machine`.
 
-    It calls `tell` once for each transaction that a request has to wait for.
+    A PatientMachine calls `tell` once for each transaction that a request has to wait for.
     """
 
     def __init__(self, machine: Machine, clock: Clock, tell: Callable[[str], None], limit_s: float = LIMIT_S) -> None:

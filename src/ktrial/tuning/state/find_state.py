@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ktrial.kit.errors import BadInput, UnknownName
 
-_HINT = "name a saved state, a file, a session or label of the store, or `now`; `ktrial state save NAME` saves one"
+_HINT = "name a saved state, a file, a session or label of the store, or `now` (`ktrial state save NAME` saves a state)"
 
 
 class _Session(Protocol):
@@ -58,7 +58,7 @@ def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[b
     if place and place not in states:
         raise UnknownName(f"state of session {session}", place, states, hint=_places(states))
     if not place and len(set(states.values())) != 1:
-        what = f"has {len(set(states.values()))} states" if states else "has no state"
+        what = f"has {len(set(states.values()))} different states" if states else "has no state"
         raise BadInput(f"session {session} {what}", hint=_places(states) if states else _HINT)
     place = place or next(iter(states))
     return store.raw(states[place]), f"session {session}, {place}"

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktrial.kit.errors import Busy, KtrialError, Refused
+from ktrial.kit.files import why_unread
 from ktrial.tuning.state.lock_holder import LockedFile, LockKind, Process, holders, told_process
 
 #: A kernel object that all processes with the same clock share, even in containers; a folder before Linux 5.6.
@@ -105,9 +106,9 @@ class MachineLock:
     def _open(self) -> int:
         try:
             return _opened(self._places)
-        except OSError:
+        except OSError as error:
             raise KtrialError(
-                f"cannot open {' or '.join(map(str, self._places))} to lock this machine",
+                f"cannot open {' or '.join(map(str, self._places))} to lock this machine: {why_unread(error)}",
                 hint="check the folder after --machine-root" if self._is_folder else "mount /proc and /sys",
             ) from None
 

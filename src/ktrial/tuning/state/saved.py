@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saved states of machines, one file each."""
+"""States of machines and other documents that ktrial saves by name, one file each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIMIT_BYTES = 64 << 20
 
 
 class SavedStates:
-    """The saved states `FOLDER/NAME.json`."""
+    """The documents that are saved as `FOLDER/NAME.json`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class SavedStates:
         return read_limited(self._path(name)), str(self._path(name))
 
     def save(self, name: str, data: bytes) -> Path:
-        """Save a state, in place of any state of the same name. Raise BadInput for an invalid name."""
+        """Save a document, in place of any document of the same name. Raise BadInput for an invalid name."""
         if not _NAME.fullmatch(name) or name == "now":
             raise BadInput(
                 f"invalid name {name!r} for a state",
@@ -41,7 +41,8 @@ class SavedStates:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise KtrialError(
-                f"cannot create {self._folder}: {error.strerror}", hint="use -o FILE with a path elsewhere"
+                f"cannot create {self._folder}: {error.strerror}",
+                hint=f"make {self._folder.parent} writable, or point XDG_STATE_HOME to another folder",
             ) from None
         write_whole(path, data)
         return path

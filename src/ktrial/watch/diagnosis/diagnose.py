@@ -358,7 +358,11 @@ def _findings(recording: Recording, phases: Phases, stutters: Stutters | None) -
     found = [] if phases.doubt is None else [phases.doubt]
     if recording.ended == "cut-off":
         found.append("the recording is cut off: the diagnosis uses everything before the cut")
-    found += [f"{source.name} is {source.state}: {source.why}" for source in recording.sources if source.why]
+    found += [
+        f"{source.name} {'failed' if source.state == 'failed' else 'is absent'}: {source.why}"
+        for source in recording.sources
+        if source.why
+    ]
     found += [f"{source.name} lost {source.lost} events" for source in recording.sources if source.lost]
     found += [
         f"{one.what}: {one.seen} events were traced, the kernel counted {one.counted}: do not trust the trace"

@@ -39,7 +39,7 @@ def write_runs(
     write_file(file, table)
     for why in left_out:
         say(f"not in {file}: {why}")
-    say(f"written: {file}; compare it with another one: ktrial compare A B")
+    say(f"written: {file}; `ktrial compare A B` compares two of these files")
 
 
 def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -> tuple[bytes, tuple[str, ...]]:

@@ -135,7 +135,7 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
             f"(p {p_text(cause.p_adjusted)}). {cause.what}"
         )
     if found.stutters and not found.named:
-        lines.append("No cause found: none that this recording can show coincides with them beyond chance.")
+        lines.append("No cause found: no cause that this recording can show coincides with the stutters beyond chance.")
     elif found.stutters and found.unexplained:
         words = "stutter overlaps" if found.unexplained == 1 else "stutters overlap"
         lines.append(f"{found.unexplained} {words} none of the causes above.")

@@ -153,7 +153,7 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
         raise BadRun(
             f"{direction} at {found.throughput.value / 1e9:.4g} GB/s exceeds the plausible {ceiling / 1e9:g} GB/s: "
             "a cache may have answered",
-            hint="set the parameter size to more than the memory, or raise ceiling if the disks are that fast"
+            hint="set the parameter size to more than the memory, or ceiling to more than the disks can do"
             if flag(parameters, "direct")
             else "set the parameter direct to true",
         )

@@ -92,13 +92,14 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if b"No process found for:" in raw.stdout:
         raise BadRun(
             f"the app {parameters['package']} is not running",
-            hint="start the app, or name its activity: -p activity=com.android.settings/.Settings",
+            hint="start the app on the phone",
         )
     frames = read_framestats(raw.stdout.removesuffix(_END), "framestats")
     if len(frames.times_s) < _LEAST_FRAMES:
+        scroll = "make the app scroll: -p touch='swipe 500 1500 500 500 300'"
         raise BadRun(
             f"too few frames: {len(frames.times_s)} (minimum {_LEAST_FRAMES})",
-            hint="raise the parameter seconds, or make the app scroll: -p touch='swipe 500 1500 500 500 300'",
+            hint="raise the parameter seconds" if parameters["touch"] else scroll,
         )
     interval_s = _interval(frames, parameters)
     ordered = sorted(frames.times_s)

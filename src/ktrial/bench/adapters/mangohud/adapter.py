@@ -86,8 +86,8 @@ def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
     if not captures:
         raise BadRun(
             "MangoHud left no capture",
-            hint="add -p environment=MANGOHUD_DLSYM=1 for an OpenGL program that loads its library itself; "
-            "before MangoHud 0.7, set `seconds` to end the log before the program",
+            hint="try -p environment=MANGOHUD_DLSYM=1 (an OpenGL program may load its library itself), "
+            "or -p seconds=60 (MangoHud before 0.7 needs a log that ends before the program)",
         )
     found: dict[str, MangoHudLog] = {}
     errors: list[BadRun] = []

@@ -110,9 +110,10 @@ def _read_pipe(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if _PINNED not in raw.files:
-        raise BadRun("cannot move the second task to the other CPU", hint="check that both CPUs are online and allowed")
+        other = whole(parameters, "other_cpu", 0, 65535)
+        raise BadRun(f"cannot move the second process to CPU {other}", hint="check that this CPU is online and allowed")
     if collected(raw, _PINNED).strip() == _OVER:
-        raise BadRun("the run ended before its second task moved to the other CPU", hint="raise the parameter loops")
+        raise BadRun("the run ended before its second process moved to the other CPU", hint="raise the parameter loops")
     wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other_cpu', 0, 65535)}"
     agree({"CPUs": wanted}, {"CPUs": collected(raw, _PINNED).decode("ascii", "replace").strip()})
     return _read_pipe(raw, parameters)

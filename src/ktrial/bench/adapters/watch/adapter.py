@@ -29,6 +29,9 @@ _START_TOLD = f"{_START} >{_FRAMES}"
 #: The frame loop is part of the agent, which is also the parent process of the run.
 _START_LOOP = f'echo $$ >{_PID}; exec /proc/$PPID/exe "$0" "$@" >{_FRAMES}'
 _LONGEST_S = 86_400.0
+_PRINT_FRAMES = (
+    "let the program print a line for each frame that the pattern matches, with seconds of CLOCK_MONOTONIC in `at`"
+)
 
 
 class _Phase(msgspec.Struct, array_like=True):
@@ -85,7 +88,8 @@ def _pattern(parameters: Parameters) -> FramePattern | None:
     text = LINES if parameters["frame_loop"] else parameters["pattern"]
     if not text:
         return None
-    pattern = FramePattern(text, "parameter pattern")
+    option = "the pattern of the frame loop" if parameters["frame_loop"] else "parameter pattern"
+    pattern = FramePattern(text, option)
     if not pattern.tells_end:
         raise BadInput(
             f"parameter pattern {text!r} has no group `at`",
@@ -118,7 +122,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         )
     pattern = _pattern(parameters)
     if pattern is not None:
-        recording = with_frames(recording, _frames_of_lines(raw, recording, pattern))
+        recording = with_frames(recording, _frames_of_lines(raw, recording, pattern, parameters))
     skipped_s = float(parameters["skip_s"])
     if skipped_s >= recording.length_s:
         raise BadRun(
@@ -145,17 +149,16 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     )
 
 
-def _frames_of_lines(raw: RawOutput, recording: Recording, pattern: FramePattern) -> Frames:
+def _frames_of_lines(raw: RawOutput, recording: Recording, pattern: FramePattern, parameters: Parameters) -> Frames:
     zero_ns = started_ns(raw.files[RECORDING], RECORDING)
     # The program may end after the recording's last sample.
     end_ns = zero_ns + round((recording.end_s + 60) * 1e9)
     lines = [FrameLine(end_ns, line) for line in raw.files.get(_FRAMES, b"").decode("utf-8", "replace").splitlines()]
     try:
-        return frames_of(
-            lines, pattern, zero_ns, 0.0, "what the program printed", within_ns=end_ns - zero_ns + 60 * 10**9
-        )
+        return frames_of(lines, pattern, zero_ns, 0.0, "stdout", within_ns=end_ns - zero_ns + 60 * 10**9)
     except BadInput as error:
-        raise BadRun(error.message, hint=error.hint) from None
+        hint = "run the benchmark again" if parameters["frame_loop"] else _PRINT_FRAMES
+        raise BadRun(error.message, hint=hint) from None
 
 
 def _by_phase(figures_of: Callable[..., WatchFigures], raw: RawOutput, begin_s: float) -> list[WatchFigures]:

@@ -36,7 +36,7 @@ NO_FRAMES = "X-Plane does not log single frames, so there are no quantiles, lows
 
 
 def stage_outcome(name: str) -> Outcome:
-    """Return the outcome of a stage; it is a headline if a test begins with this stage."""
+    """Return the outcome of a stage, which is a headline if a test begins with this stage."""
     sentence = "X-Plane draws [more|fewer] frames per second."
     blind = "A mean, which hides stutter. The simulator's preferences are not used."
     return rate(name, "1/s", sentence, blind, (0.1, 1e4), headline=name in {one[0][0] for one in STAGES.values()})

@@ -59,10 +59,10 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
             "nothing was compressed: each page of the data is one repeated word",
             hint=f"use other data, such as -p data={GENERATED}",
         )
-    for moved in ("stored_bytes", "written_bytes", "read_bytes"):
+    for moved, did in (("stored_bytes", "stored"), ("written_bytes", "wrote"), ("read_bytes", "read")):
         if reply.number(moved) != data:
             raise BadRun(
-                f"the data has {data} bytes, but the agent {moved.removesuffix('_bytes')} {reply.number(moved)} bytes",
+                f"the data has {data} bytes, but the agent {did} {reply.number(moved)} bytes",
                 hint="run the benchmark again",
             )
     memory = reply.positive("memory_bytes")

@@ -47,7 +47,8 @@ def command(
     leaves the compiler flags unchanged. ktrial refuses a tree that already has such a choice from CachyOS, Zen or TKG.
     """
     if target is not None and mode != "apply":
-        raise BadInput("--verify requires --apply", hint=f"ktrial kernel uarch verify {folder} {target}")
+        check = f"ktrial kernel uarch verify {folder} {target}"
+        raise BadInput("--verify requires --apply", hint=f"add --apply, or run `{check}` if the tree has the patch")
     if output is not None and mode is not None:
         raise BadInput(f"cannot combine -o with --{mode}", hint="leave out -o")
     if output is not None and output.exists() and not force:

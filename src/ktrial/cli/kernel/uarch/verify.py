@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, folder: Path, target: str, cc: str, config: Path | None, rust: bool, as_json: bool) -> int:
-    """Configure TREE for TARGET in a folder outside TREE, read the symbols back, and compile one object.
+    """Check that the kernel in TREE builds for TARGET.
 
     \b
     ktrial kernel uarch verify linux-6.12 znver3
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
     ktrial kernel uarch verify linux-6.12 native
 
-    The compile command must contain the right -march once, and no other -march. With --rust, the command of a Rust
+    ktrial configures TREE for TARGET in a folder outside TREE, reads the symbols back, and compiles one object. The
+    compile command must contain the right -march once, and no other -march. With --rust, the command of a Rust
     object must contain the right -Ctarget-cpu. ktrial refuses a target that the compiler or the tree lacks. Add the
     targets to the tree with `ktrial kernel uarch patch TREE --apply`.
     """

@@ -154,7 +154,7 @@ def require_something(file: str, recognised: int, unread: list[Unread], wanted: 
         file,
         f"cannot read the text as {wanted}; the first unclear line is {first.text!r} ({first.reason})",
         line_number=first.line_number,
-        hint="name the format of the text with `ktrial profile import --format FORMAT`",
+        hint="name the right format with `ktrial profile import --format FORMAT`",
     )
 
 

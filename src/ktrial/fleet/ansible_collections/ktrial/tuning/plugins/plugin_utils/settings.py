@@ -124,9 +124,7 @@ def words_of(given: Mapping[str, Any]) -> list[str]:
     if not words:
         raise TaskFailed("the task names no settings and no profiles", "set `settings` or `profiles`")
     if dashed := [word for word in words if word.startswith("-")]:
-        raise TaskFailed(
-            f"{dashed[0]}: not the name of a setting or a profile", "write the name of a knob or a profile"
-        )
+        raise TaskFailed(f"{dashed[0]}: not the name of a setting or a profile", "remove the hyphen at the beginning")
     return [*(["--yes-dangerous"] if given["allow_dangerous"] else []), "--", *words]
 
 
