@@ -53,7 +53,7 @@ is_for_the_agent() {
 }
 
 tell_without_agent() {
-    say 'setting up without the agent, which needs a Rust compiler: what reads or changes this machine will not run'
+    say 'setting up without the agent, which needs a Rust compiler, a C compiler and a libc: what reads or changes this machine will not run'
     printf '  next: to build it, run  sh %s/setup/prepare.sh %s agent\n' "$root" "$root" >&2
 }
 

@@ -81,7 +81,7 @@ def audit(log: TrialLog) -> tuple[Finding, ...]:
 
 
 def blocks_needed(differences: Sequence[float], effect: float) -> int:
-    """Return how many blocks detect `effect` (0.02 is 2 %), given the log differences of earlier blocks."""
+    """Return how many blocks it takes to detect `effect` (0.02 is 2 %), given the log differences of earlier blocks."""
     from ktrial.judge.planning import block_sd, blocks_to_detect
 
     return blocks_to_detect(block_sd(differences), effect)

@@ -69,6 +69,7 @@ _NO_READERS = frozenset(
         "tuning.origin.formats.lines.require_something",
         "recordings.recording.recording_of",
         "kit.formats.tool_output.unreadable",
+        "kit.formats.tool_output.unreadable_value",
         "guests.line_frames.encode_frame",
         "kit.formats.kernel_config.fragment_line",
         "results.importers._shared.measurement",

@@ -45,7 +45,7 @@ _STATES = {
 
 
 class ListedDevice(NamedTuple):
-    """A line of `adb devices`."""
+    """A line in the output of `adb devices`."""
 
     serial: str
     state: str
@@ -139,9 +139,9 @@ def _devices(serial: str | None = None) -> list[ListedDevice]:
 
 
 def find_serial() -> str:
-    """Return the serial number of the only phone, or of the only ready one.
+    """Return the serial number of the only ready phone, or of the only phone if no phone is ready.
 
-    Raise KtrialError if adb lists no phone, BadInput if several remain.
+    Raise KtrialError if adb lists no phone, BadInput if several phones qualify.
     """
     found = _devices()
     if not found:
@@ -168,7 +168,9 @@ def check_is_there(serial: str) -> None:
     if found is None:
         raise KtrialError(
             f"cannot find {serial}: {said or 'adb does not list it'}",
-            hint=f"first make `adb connect {serial}` work" if said else "check the serial, the cable and USB debugging",
+            hint=f"first make `adb connect {serial}` work"
+            if said
+            else "check the serial number, the cable and USB debugging",
         )
     if found.state in _STATES:
         why, hint = _STATES[found.state]
@@ -176,7 +178,10 @@ def check_is_there(serial: str) -> None:
 
 
 def check_serial(word: str, serial: str) -> None:
-    """Raise BadInput for a `serial` that adb would read as an option or as several words. `word` is for the error."""
+    """Raise BadInput for a `serial` that adb would read as an option or as several words.
+
+    The error shows `word`, the value of --host.
+    """
     if serial.startswith("-") or any(not one.isprintable() or one.isspace() for one in serial):
         raise BadInput(
             f"--host {word}: not a serial number",

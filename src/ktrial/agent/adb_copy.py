@@ -67,7 +67,7 @@ class ProgramThere:
             why = self._process.stderr.read().decode(errors="replace").strip() or "the connection ended"
             raise KtrialError(
                 f"cannot copy the program to {self.path}: {why.splitlines()[-1]}",
-                hint=f"check the cable, and that the phone has {len(data) >> 20 or 1} MiB free",
+                hint=f"check the connection, and that the phone has {len(data) >> 20 or 1} MiB free",
             )
 
     def close(self) -> None:

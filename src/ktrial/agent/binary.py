@@ -27,7 +27,7 @@ class AgentNotFound(KtrialError):
 
 
 def find_agent(package: Path | None = None) -> Path:
-    """Return the agent of the package in folder `package` (default: the running one), or raise AgentNotFound."""
+    """Return the agent of the package in folder `package`, by default this package, or raise AgentNotFound."""
     places = agent_places(package or Path(__file__).resolve().parent.parent)
     for place in places:
         if place.is_file() and os.access(place, os.X_OK):

@@ -37,7 +37,7 @@ def remove_own_files() -> list[str]:
 
 
 def remaining_files() -> list[str]:
-    """Return the existing folders of the user and of root that an uninstall leaves alone."""
+    """Return the existing folders that an uninstall leaves alone: the user's, root's, and the checkout."""
     checkout = checkout_folder()
     own = [config_folder(), state_folder(), _FOLDER_OF_ROOT, *([checkout] if checkout is not None else [])]
     return [str(folder) for folder in own if folder.exists()]

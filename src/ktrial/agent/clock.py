@@ -12,7 +12,10 @@ _LOOKS = 3
 
 
 class SystemClock:
-    """The clock of this machine; implements `machine.ports.Clock`. Ctrl-C ends a sleep if `interrupts` records it."""
+    """The clock of this machine; implements `machine.ports.Clock`.
+
+    Ctrl-C ends a sleep while `interrupts` records signals.
+    """
 
     def __init__(self, interrupts: Interrupts | None = None) -> None:
         self._interrupts = interrupts or Interrupts()

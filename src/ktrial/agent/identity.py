@@ -29,7 +29,7 @@ _REMEMBERED = "identity.json"
 
 
 def identity(root: Path = Path("/")) -> Identity:
-    """Return the names, serial numbers and MAC addresses of this machine and its users that this user may read."""
+    """Return the machine's name, serial numbers and MAC addresses, as far as readable, and its users' names."""
     people = {entry.pw_name for entry in pwd.getpwall() if _FIRST_USER <= entry.pw_uid <= _LAST_USER}
     with contextlib.suppress(KeyError):
         people.add(pwd.getpwuid(os.geteuid()).pw_name)

@@ -63,7 +63,10 @@ class Interrupts:
                 os.close(descriptor)
 
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
-        """Return True when a descriptor is readable, False after `limit_s`. Data take precedence over a signal."""
+        """Return True when a descriptor is readable, False after `limit_s`.
+
+        Raise KeyboardInterrupt on a signal, unless a descriptor is readable too.
+        """
         own = [self._pipe[0]] if self._pipe is not None else []
         end_s = None if limit_s is None else time.monotonic() + limit_s
         while True:

@@ -72,7 +72,7 @@ rm -f "$t"; [ -x "$f" ] || exit 93; echo go; exec "$f" relay --made $m $options;
 
 
 class Way(Protocol):
-    """How to reach another machine: the program that connects, and what is special about machines of its kind."""
+    """How to reach another machine: the program that connects, and what is special about this kind of machine."""
 
     #: The name of the machine in messages.
     name: str
@@ -90,7 +90,10 @@ class Way(Protocol):
         """Return the command that runs a script on the machine. Raise KtrialError if the machine is unreachable."""
 
     def has_failed(self, status: int, why: str) -> bool:
-        """Return whether the program failed, and not the remote command; `why` is its last line on stderr."""
+        """Return whether the connecting program failed, rather than the remote command.
+
+        `why` is the last line on stderr.
+        """
 
     def cannot_connect(self, why: str) -> KtrialError:
         """Return the error to raise if the connection failed; `why` is the last line on stderr."""
@@ -129,7 +132,7 @@ class OtherMachine:
     """One connection to another machine; implements `agent.carrier.AgentCarrier`.
 
     `way` says how to connect. `agent_for` returns the agent for an architecture, `say` shows the user a message. With
-    `keeps`, the agent's copy stays there.
+    `keeps`, the agent's copy stays on the machine.
     """
 
     def __init__(
@@ -366,7 +369,10 @@ class OtherMachine:
                 raise self._ended_early()
             found = frames.feed(piece)
         if found[0].kind != line_frames.BEGUN:
-            raise KtrialError(f"the agent on {self.name} began with an unknown message", hint="run the command again")
+            raise KtrialError(
+                f"the agent on {self.name} began with an unknown message",
+                hint=f"check that nothing on {self.name} writes to the connection after the login",
+            )
         return msgspec.json.decode(found[0].content, type=RelayDescription)
 
     def _pass_on(self, errors: IO[bytes]) -> None:

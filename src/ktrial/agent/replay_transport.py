@@ -26,7 +26,7 @@ class Conversation(Protocol):
         """Return the next line that the agent writes."""
 
     def rest(self, session: int) -> list[bytes]:
-        """Return all lines up to the end of the request."""
+        """Return all lines that the agent writes until the request ends."""
 
 
 class _Asked(msgspec.Struct):

@@ -27,7 +27,7 @@ def can_ask() -> bool:
 
 
 def invoking_user() -> int | None:
-    """Return the user who ran sudo, pkexec or doas; None unless this process is root on behalf of another user.
+    """Return the id of the user who ran sudo, pkexec or doas; None unless this process is root for another user.
 
     Raise PrivilegeMissing if that user is unknown or ambiguous, instead of assuming root.
     """
@@ -133,7 +133,7 @@ def _has_terminal() -> bool:
 
 
 def check_trusted(agent: Path, uid: int) -> None:
-    """Raise Refused if a user other than root and `uid` could change the agent or a folder above it."""
+    """Raise Refused if anyone except root and the user `uid` could change the agent or a folder above it."""
     name, private_group = _user(uid)
     for path in (agent.resolve(), *agent.resolve().parents):
         status = path.stat()

@@ -43,7 +43,10 @@ def own_tmpfs() -> Path:
 
 
 def private_place(name: str) -> Path:
-    """Return folder `name` in the user's runtime folder, which lasts until logout, or in the state folder."""
+    """Return folder `name` in the user's runtime folder, which lasts until logout.
+
+    If the user has no runtime folder, return folder `name` in the state folder.
+    """
     own = (place for place in _places() if place.is_dir() and place.stat().st_uid == os.geteuid())
     return next(own, state_folder()) / name
 
@@ -85,8 +88,8 @@ class PrivateFolder:
 def remove_leftovers(work: Path) -> None:
     """Remove the private folders of killed runs. The caller must hold the lock of all runs in `work`.
 
-    That lock does not cover folders in memory, which all of the user's measurements share. There, only folders that
-    no process has locked are removed.
+    That lock does not cover folders in memory, which all of the user's measurements share. There, remove only folders
+    that no process has locked.
     """
     left = list(work.glob(f"{_RUN}*"))
     for place in (place / _NAME for place in _places()):

@@ -54,7 +54,7 @@ class AgentSession:
         return bool(self.hello.get("role") == "root")
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and return its `ok` content. Raise AgentError or a subclass."""
+        """Send one request and return the `ok` content of the reply. Raise AgentError or a subclass."""
         self.send(do, **fields)
         return self.receive(do)
 
@@ -87,7 +87,7 @@ class AgentSession:
             raise self._lost(do, "the request ended before it began", hangs=True)
 
     def receive_stopped(self, do: str) -> int | dict[str, Any]:
-        """Return the pid of the command that the agent started and stopped; the reply if the command cannot start."""
+        """Return the pid of the command, which the agent holds at its start; the reply if the command cannot start."""
         reply = self._reply(do, _CONFIRM_LIMIT_S)
         if reply.pid is not None:
             return reply.pid
@@ -100,7 +100,7 @@ class AgentSession:
         return self._next_id
 
     def receive_next(self, do: str, number: int | None = None) -> Progress | dict[str, Any]:
-        """Return the next progress of request `number` (default: the latest) or, at its end, its `ok` content."""
+        """Return the next progress line of request `number` (default: the latest) or, at its end, its `ok` content."""
         reply = self._reply(do, None, number)
         if reply.ok is not None:
             return reply.ok

@@ -22,7 +22,7 @@ _ROOM_LIMIT_S = 20.0
 
 
 class Window(NamedTuple):
-    """Limits of the bytes sent but not yet read at the other end, and of the bytes in one frame."""
+    """The maximum number of bytes sent but not yet read at the other end, and of bytes in one frame."""
 
     total_bytes: int
     piece_bytes: int

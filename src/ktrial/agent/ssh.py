@@ -50,7 +50,7 @@ class SshWay:
 
 
 def ssh_words() -> list[str]:
-    """Return the program that connects, and its first options.
+    """Return the words that start ssh: its path, or the program and options in `KTRIAL_SSH`.
 
     Raise BadInput if `KTRIAL_SSH` is badly quoted or names no executable program. Raise KtrialError if the variable is
     unset and ssh is not installed.
@@ -77,7 +77,9 @@ def configured_host(name: str) -> str:
     found = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), None)
     if done.returncode != 0 or found is None:
         said = (done.stderr.strip().splitlines() or [f"`ssh -G` ended with status {done.returncode}"])[-1]
-        raise KtrialError(f"cannot read ssh's configuration of {name}: {said}", hint=f"first make `ssh -G {name}` work")
+        raise KtrialError(
+            f"cannot read ssh's configuration for {name}: {said}", hint=f"first make `ssh -G {name}` work"
+        )
     return found
 
 

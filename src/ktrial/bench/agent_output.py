@@ -33,7 +33,7 @@ def exec_output(answer: Mapping[str, Any]) -> RawOutput:
 
 
 def load_output(answer: Mapping[str, Any]) -> RawOutput:
-    """Convert the reply to `load`, using its JSON as stdout."""
+    """Return the agent's reply to the request `load` as an output; its stdout is the reply's JSON."""
     return RawOutput(
         stdout=msgspec.json.encode(answer, order="sorted"),
         exit_status=0,

@@ -139,8 +139,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class GeneratorPart(msgspec.Struct, frozen=True, kw_only=True):
     """What a load generator, another machine, does in a run: first its `steps`, then the invocation's argv.
 
-    `reach` is a command that exits there with status 0 if the server answers. `threads` is the number of threads that
-    send.
+    `reach` is a command that exits with status 0 on the generator if the server answers. `threads` is the number of
+    threads that send.
     """
 
     reach: tuple[str, ...]
@@ -162,9 +162,9 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     priority that the process may take. `once_per_boot` means that a second run in the same boot would only repeat the
     result of the first, so a measurement makes only one run. `network` runs argv in a network of its own. `watches` are
     patterns of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With
-    `records`, ktrial records the machine during the run as `ktrial watch` does: the files RECORDING, PHASES (`[[name,
-    begin_s, end_s]]`) or RECORDING_FAILED. With `generator`, another machine runs argv and sends the load; `steps`,
-    `cpus` and `environment` are for the server, which stays here.
+    `records`, ktrial records the machine during the run as `ktrial watch` does. The results are the files RECORDING and
+    PHASES (`[[name, begin_s, end_s]]`), or only RECORDING_FAILED. With `generator`, another machine runs argv and sends
+    the load; `steps`, `cpus` and `environment` are for the server, which stays here.
     """
 
     argv: tuple[str, ...] = ()
@@ -255,7 +255,7 @@ class Benchmark(Protocol):
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Everything that `parse` may return."""
+        """All outcomes that the benchmark may measure."""
 
     @property
     def parameters(self) -> Parameters:

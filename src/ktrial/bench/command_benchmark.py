@@ -241,7 +241,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The metrics and the resource usage. The main outcome is the first metric, or the time if there is none."""
+        """The metrics and the resource usage. The headline is the first metric, or `wall` if there is no metric."""
         metrics = tuple(metric.outcome()[0] for metric in self.metric)
         all_of = (*metrics, *_USED)
         return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
@@ -300,7 +300,7 @@ def whole_number(found: re.Match[str]) -> str:
 
 
 def parse_metric(text: str) -> Metric:
-    """Parse `NAME:lower=REGEX` or `NAME:lower=$.path`, also with `higher`."""
+    """Parse `NAME:lower=REGEX` or `NAME:lower=$.path`; the direction is `lower` or `higher`."""
     head, equals, expression = text.partition("=")
     name, colon, direction = head.partition(":")
     if not equals or not colon or direction not in {"lower", "higher"} or not expression:

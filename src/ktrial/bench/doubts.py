@@ -17,7 +17,7 @@ _AGAINST_FIRST = frozenset(("distance", "ratio"))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
-    """Return a finding about the void runs of a group; None if there are none. `last` says why the last one is void."""
+    """Return a finding about a group's void runs; None if no run is void. `last` says why the last void run is void."""
     if not void:
         return None
     level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
@@ -28,7 +28,7 @@ def void_finding(group: str, void: int, runs: int, last: str | None = None) -> F
 
 
 def readings_of(record: RunRecord) -> Readings:
-    """Return the readings of a run that the gates judge."""
+    """Return the readings that the gates judge in a run."""
     found = record.conditions
     return {} if found is None else {**found.readings_before, **found.readings_during}
 

@@ -104,7 +104,7 @@ def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) 
 
 
 def measurements(counter: EnergyCounter, used: Consumed, seconds: float) -> tuple[tuple[Measurement, Outcome], ...]:
-    """Return joules and mean watts of the domain with their outcomes."""
+    """Return the domain's joules and mean watts, each with its outcome."""
     energy, power = outcomes(counter.domain)
     said = f"{used.original} in {seconds:.6f} s"
     return (

@@ -108,7 +108,7 @@ class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgramPast(msgspec.Struct, frozen=True, kw_only=True):
-    """All frames sent to an exact guest, and the lines that each session answered."""
+    """All frames sent to an exact guest, and the lines with which each session answered."""
 
     script: bytes = b""
     said: Mapping[int, tuple[bytes, ...]] = {}

@@ -14,7 +14,10 @@ _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes, then the content of each compressed layer. Raise BadInput for an invalid or too deep layer."""
+    """Yield the bytes, then the content of each compressed layer.
+
+    Raise BadInput for an invalid layer, or for too many layers.
+    """
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)

@@ -136,7 +136,7 @@ def raw_parts(raw: RawOutput) -> dict[str, bytes]:
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program ended: with a status, by a signal, or it did not start at all.
+    """How the program ended: with a status or by a signal, or why it did not start (`failed`).
 
     `timed_out` means that the agent killed it at its time limit, `interrupted` that Ctrl-C or another signal to ktrial
     ended it.

@@ -44,10 +44,10 @@ class ServerAddress(NamedTuple):
 
 
 class LoadedBenchmark:
-    """A benchmark whose server is on the measured machine and whose load comes from another; implements `Benchmark`.
+    """A benchmark whose server is on the measured machine, and whose load comes from another machine.
 
-    `identify` returns what identifies the generator and a program on it. That text is a parameter of the benchmark,
-    because ktrial does not compare runs with different parameters.
+    Implements `Benchmark`. `identify` returns what identifies the generator and a program on it. That text is a
+    parameter of the benchmark, because ktrial does not compare runs with different parameters.
     """
 
     root_reason: str | None = None

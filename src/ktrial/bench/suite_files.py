@@ -32,7 +32,7 @@ def load_benchmarks(
 ) -> dict[str, Benchmark]:
     """Return `known` and the users' own benchmarks from `benchmarks/*.toml` in each folder, one per file.
 
-    Each unusable file goes to `faults`. Without `faults`, raise its error.
+    Unusable files go to `faults`. Without `faults`, the first unusable file raises its error.
     """
     found = dict(known)
     for path in _files("benchmarks", folders):

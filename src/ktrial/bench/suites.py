@@ -149,8 +149,8 @@ def tasks_of(
 ) -> tuple[Task, ...]:
     """Return the suite's benchmarks with all parameters; `cpus` overrides the CPUs that the suite chooses.
 
-    A benchmark that cannot run on these CPUs goes to `unplaced`. Raise its error if none can run, or without
-    `unplaced`.
+    A benchmark that cannot run on these CPUs goes to `unplaced`. Raise its error if no benchmark can run, or if
+    `unplaced` is None.
     """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
     online = facts.value("cpu.online")
@@ -228,7 +228,7 @@ def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequen
 
 
 def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = None) -> tuple[int, ...]:
-    """Parse `0,2-3` to (0, 2, 3), or look up `little` or `big` in `kinds`. Raise BadInput for other texts."""
+    """Parse `0,2-3` to (0, 2, 3), or look up `little` or `big` in `kinds`. Raise BadInput for anything else."""
     if kinds is not None and text in kinds:
         found = kinds[text]
         if not found:

@@ -25,7 +25,7 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def scale_for(value: float, unit: str) -> tuple[float, str]:
-    """Return factor and name of a suitable unit for a value; for 0, the base unit."""
+    """Return a unit that suits the value, as (factor, name); for 0, the base unit."""
     scales = _SCALES[unit]
     if value == 0:
         return next((scale for scale in scales if scale[0] == 1), scales[0])
@@ -33,7 +33,7 @@ def scale_for(value: float, unit: str) -> tuple[float, str]:
 
 
 def number(value: float, scale: tuple[float, str]) -> str:
-    """Return the value in the unit of `scale`, with four significant digits, or as a whole number from 1000 on."""
+    """Format the value in the unit of `scale`: a whole number from 1000 on, otherwise four significant digits."""
     shown = value / scale[0]
     return f"{shown:.0f}" if abs(shown) >= 1000 else f"{shown:.4g}"
 
@@ -53,7 +53,7 @@ def runs(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text, at least 1 s: `75` -> `1 min 15 s`."""
+    """Return a duration as text, at least `1 s`: `75` -> `1 min 15 s`."""
     whole = max(1, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -78,7 +78,7 @@ def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, lea
 
 
 def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
-    """Return the second half of a run's line: its values and their spread over the runs so far, or why it failed."""
+    """Return the second half of a run's line: the run's values and the spread so far, or why the run failed."""
     if record.exit.interrupted:
         return f" {record.failure}"
     if record.void:
@@ -115,7 +115,7 @@ def _conditions(conditions: Conditions | None) -> str:
 
 
 def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
-    """Return a table with n, median, minimum, maximum and variation of each outcome; `*` marks headlines."""
+    """Return a table with n, median, minimum, maximum and variation of each outcome; `*` marks main outcomes."""
     rows = []
     last = None
     for summary in summaries:
@@ -144,7 +144,7 @@ def findings_text(findings: Sequence[Finding], *, width: int) -> str:
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:
-    """Return `partial 3/4`, then why each benchmark is incomplete, and the next step; empty without `holes`."""
+    """Return `partial 3/4`, then why each benchmark is incomplete and what to do next. Without `holes`, return ""."""
     if not holes:
         return ""
     lines = [f"partial {complete}/{wanted}"]

@@ -118,7 +118,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:_SHORT]
 
     def version(self, told: str | None = None) -> str:
-        """Return the version for run records; `told` is the version that the tool prints."""
+        """Return the version for run records; `told` is the version that the tool prints, if any."""
         origin = f"commit {self.source.commit[:_SHORT]}" if self.source.commit else f"tree {self.tree_sha256[:_SHORT]}"
         return ", ".join(part for part in (told, origin, f"built {self.identity}") if part)
 

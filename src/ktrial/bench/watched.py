@@ -13,7 +13,7 @@ from ktrial.kit.json_strict import decode_as
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of files before and after a run, `seconds` apart, without unreadable files."""
+    """The contents of the readable files, before and after a run. The two readings are `seconds` apart."""
 
     before: dict[str, str]
     after: dict[str, str]

@@ -167,7 +167,7 @@ class App:
         return compiled_catalog(None if self._catalogs else cache_folder() / "catalog.msgpack", folders)
 
     def catalog_for(self, words: Sequence[str]) -> tuple[Catalog, tuple[str, ...]]:
-        """Return the catalog with the profile files in `words`, and `words` with profile names in place of files."""
+        """Return the catalog plus the profile files in `words`, and `words` with profile names instead of files."""
         from ktrial.tuning.catalog.loader import with_profile_file
 
         catalog, names = self.catalog, []
@@ -209,12 +209,12 @@ class App:
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session is possible, if necessary by asking the user."""
+        """Whether a root session is possible, with or without asking the user."""
         return self._here.can_be_root if self.host is None else self.host.can_be_root
 
     @property
     def _is_root(self) -> bool:
-        """Whether a root session needs no question."""
+        """Whether a root session is possible without asking the user."""
         return self._here.is_root if self.host is None else self.host.is_root
 
     def best_session(self, purpose: str) -> AgentSession:
@@ -286,7 +286,7 @@ class App:
 
     @cached_property
     def boot_questions(self) -> SavedStates:
-        """Questions whose trials boot this machine; ktrial resumes them after a boot."""
+        """Questions whose trials boot this machine; ktrial resumes the questions after a boot."""
         return self._saved("boot-questions")
 
     @staticmethod
@@ -368,7 +368,7 @@ class App:
 
     @cached_property
     def tools(self) -> Tools:
-        """Benchmark tools: built for this user, or in a container."""
+        """The benchmark tools that ktrial built for this user, and the container tools."""
         from ktrial.cli.program_wiring import Tools
 
         return Tools()
@@ -426,7 +426,7 @@ class App:
 
     @cached_property
     def interrupts(self) -> Interrupts:
-        """The recorder of Ctrl-C during a measurement, which would otherwise raise KeyboardInterrupt."""
+        """Records Ctrl-C during a measurement; otherwise Ctrl-C would raise KeyboardInterrupt."""
         from ktrial.agent.interrupts import Interrupts
 
         return Interrupts()
@@ -470,7 +470,7 @@ class App:
         self.host.outlast(self.measuring_place.machine, root, self.clock.sleep)
 
     def leave_machine(self) -> None:
-        """Release the locks on trials, so that the machine can run a plan. On a host, also end all sessions."""
+        """Release the locks on trials, so that the machine can run a plan. With --host, also end all sessions."""
         if self.host is None:
             return self.measuring_place.close()
         self._end_sessions()

@@ -45,9 +45,9 @@ def boot_to_talk(
     *,
     runs_programs: bool = False,
 ) -> Talking:
-    """Boot a guest for sessions in `mode`, by default with KVM if that works.
+    """Boot a guest for sessions. The default `mode` is KVM if that works, otherwise emulation.
 
-    `runs_programs` adds what benchmarks need.
+    With `runs_programs`, add what benchmarks need.
     """
     import msgspec
 

@@ -34,12 +34,12 @@ class Here:
 
     @property
     def is_root(self) -> bool:
-        """Whether a root session needs no question."""
+        """Whether a root session is possible without asking the user."""
         return os.geteuid() == 0 or self._lent is not None or self._root is not None
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session is possible, if necessary by asking the user."""
+        """Whether a root session is possible, with or without asking the user."""
         if self.is_root:
             return True
         from ktrial.agent.root import can_ask
@@ -92,7 +92,7 @@ class Here:
 
 
 def say_load(machine: Machine, say: Callable[[str], None], *, when_idle: bool) -> None:
-    """Report load and pressure that disturb a measurement started now, and how to wait for their end."""
+    """Report load and pressure that would disturb a measurement now, and how to wait until they end."""
     from ktrial.tuning.doctor.confounders import load_now
 
     found = load_now(machine)

@@ -46,7 +46,7 @@ def send_load_from(app: App, word: str | None, address: str | None, tools: str |
 def benchmarks_of(app: App, suite: Suite) -> dict[str, Benchmark]:
     """Return the benchmarks; with --load-from, make the other machine send their load.
 
-    Raise BadInput if it cannot send the load of `suite`.
+    Raise BadInput if that machine cannot send the load of `suite`.
     """
     if app.generator is None:
         return app.benchmarks
@@ -61,7 +61,7 @@ def refuse_command(app: App) -> None:
     """Raise BadInput if --load-from was given, because the user's own command has no server to load."""
     if app.generator is not None:
         raise BadInput(
-            "cannot combine --load-from with a command after --, which has no server for another machine to load",
+            "cannot combine --load-from with a command after --: only a benchmark has a server for the requests",
             hint="leave out --load-from, or name a benchmark such as redis-benchmark-get",
         )
 
@@ -117,7 +117,7 @@ def _check_machines(app: App, word: str, name: str) -> None:
     host = app.host
     if host is not None and not isinstance(host, SshHost):
         raise BadInput(
-            f"--load-from needs a server on this machine or on one behind ssh, not on --host {host.word}",
+            f"--load-from works on this machine and on ssh hosts, not on --host {host.word}",
             hint="leave out --load-from, or use --host ssh:NAME",
         )
     if host is not None and host.word == word:
@@ -144,11 +144,11 @@ def _server_address(app: App, name: str, measured: str, given: str | None) -> Se
             f"--load-from: cannot find the address of {host}: {error.strerror or error}", hint=hint
         ) from None
     except BadInput as error:
-        raise BadInput(f"--load-from: ssh connects to {target} at {host}, and {error.message}", hint=hint) from None
+        raise BadInput(f"--load-from: ssh connects to {target} at {host}, but {error.message}", hint=hint) from None
 
 
 def parse_address(text: str) -> ServerAddress:
-    """Parse ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. Raise BadInput for other forms."""
+    """Parse ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. Raise BadInput for anything else."""
     address, port = text, None
     if text.startswith("["):
         address, closing, rest = text[1:].partition("]")
@@ -179,11 +179,11 @@ def _check_address(address: str) -> ServerAddress:
     except ValueError:
         raise BadInput(f"expected an IP address, got {address!r}") from None
     if found.is_unspecified or found.is_multicast:
-        raise BadInput(f"{found} is not the address of one machine")
+        raise BadInput(f"{found} is not the address of a single machine")
     if found.is_loopback:
         raise BadInput(f"no other machine reaches {found}")
     if found.is_link_local:
-        raise BadInput(f"{found} is valid on one link only")
+        raise BadInput(f"{found} is valid on one network link only")
     return ServerAddress(str(found))
 
 

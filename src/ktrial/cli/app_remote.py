@@ -283,23 +283,23 @@ class RemoteHost(Host, ABC):
         found = next((place for place in places if listed.get(place)), None)
         if found is None:
             raise BadInput(
-                f"{word}: no such program on {self.name}", hint="give its path, or install it on that machine"
+                f"{word}: no such program on {self.name}", hint="install it there, or give a path that exists there"
             )
         return Path(found)
 
     @property
     def is_root(self) -> bool:
-        """Whether a root session needs no question."""
+        """Whether a root session is possible without asking the user."""
         return self._asker is not None or self.machine.machine.uid == 0
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session is possible, if necessary by asking the user."""
+        """Whether a root session is possible, with or without asking the user."""
         return self.is_root or (self._may_ask and bool(self.asking_programs))
 
     @cached_property
     def asking_programs(self) -> tuple[str, ...]:
-        """The programs there that can start others as root."""
+        """The programs on that machine that can start other programs as root."""
         places = [f"{folder}/{name}" for name in self.askers for folder in self.folders]
         listed = self.own_session.list(places)
         return tuple(place for place in places if listed.get(place))

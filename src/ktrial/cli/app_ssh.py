@@ -74,7 +74,7 @@ class SshHost(RemoteHost):
                 return given
             raise PrivilegeMissing(
                 f"sudo on {self.name} did not accept the password",
-                hint=f"check the password behind {PASSWORD_VARIABLE}, or whether sudo permits this user",
+                hint=f"check the password that {PASSWORD_VARIABLE} leads to, and that sudo permits this user",
             )
         if not sys.stdin.isatty():
             raise PrivilegeMissing(

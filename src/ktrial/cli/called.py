@@ -53,7 +53,7 @@ _FROM_A_CHECKOUT = re.compile(r"(?<![\w./-])\./ktrial(?![\w.-])")
 def take_called() -> str | None:
     """Return how ktrial was called, or None if unknown.
 
-    Remove the environment variable that holds it, because commands that ktrial starts must not see it.
+    Remove the environment variable with the answer, because it must not reach the commands that ktrial starts.
     """
     called = os.environ.pop(_CALLED, None)
     if called and Path(called).name == "ktrial":
@@ -75,7 +75,7 @@ def as_called(called: str, verbs: Iterable[str]) -> Callable[[str], str]:
 
 
 def on_host(host: str, verbs: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that adds --host to those commands in a text that work on a machine."""
+    """Return a function that adds --host to each `ktrial` command in a text for which --host has an effect."""
     names = "|".join(
         re.escape(verb) + "".join(f"(?! {re.escape(word)}\\b)" for word in _OF_NO_HOST_IN.get(verb, ()))
         for verb in verbs

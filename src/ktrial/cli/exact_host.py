@@ -157,7 +157,7 @@ def host_of(
         return AdbHost(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
     if keeps_agent:
         raise BadInput(
-            f"cannot combine --host-keep-agent with --host {word}",
+            f"cannot combine --host-keep-agent with --host {word}: only ssh and adb hosts can keep an agent",
             hint="leave out --host-keep-agent, or use --host ssh:NAME or adb",
         )
     for kind in (GuestHost, ExactHost):
@@ -183,7 +183,7 @@ def place_of(
 
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
-    """Boot the guest twice at once with the conversation `script`; if the boots differ, a third boot decides.
+    """Boot the guest twice in parallel with the conversation `script`; if the boots differ, a third boot decides.
 
     Raise GuestDiffers if no two boots agree.
     """

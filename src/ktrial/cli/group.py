@@ -38,7 +38,7 @@ class TakesRemovals(click.Command):
     """A click command whose arguments may be words like `-quiet`, which click would read as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move words like `-quiet` to the end, after `--`, where click reads them as arguments. Leave `-y` in place."""
+        """Move words like `-quiet` behind `--`, where click reads them as arguments, but not options like `-y`."""
         end = args.index("--") if "--" in args else len(args)
         removals = [word for word in args[:end] if len(word) > 2 and word[0] == "-" != word[1]]
         others = [word for word in args[:end] if word not in removals]

@@ -41,7 +41,7 @@ class Host:
 
     @property
     def is_root(self) -> bool:
-        """Whether a root session needs no question."""
+        """Whether a root session is possible without asking the user."""
         return True
 
     @property
@@ -144,14 +144,14 @@ class Host:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """End the sessions there, and all locks with them; later requests start new ones."""
+        """End the sessions on the host, and all locks with them; later requests start new sessions."""
 
     def close(self) -> None:
         """Release the host at the end of the command."""
 
 
 def session_over(host: Host | None, transport: Transport) -> AgentSession:
-    """Return a session over a transport, with an agent of this host, or of this machine if there is no host."""
+    """Return a session over a transport, with an agent on this host, or on this machine if there is no host."""
     return (host or Host("")).session(transport)
 
 

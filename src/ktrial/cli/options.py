@@ -52,7 +52,7 @@ load_options = with_options(
     click.option(
         "--load-from",
         metavar="ssh:NAME",
-        help="Machine that sends the requests to the benchmark's server (load generator).  [the measured machine]",
+        help="Load generator: the machine that sends the requests to the benchmark's server.  [the measured machine]",
     ),
     click.option(
         "--load-address",
@@ -172,7 +172,7 @@ def settings_words(
             expose_value=False,
             metavar="KNOB=VALUE",
             callback=_note_settings,
-            help="Setting in the form KNOB=VALUE, the same as an argument. Repeatable.",
+            help="Setting to use, the same as an argument KNOB=VALUE. Repeatable.",
         ),
     )
 
@@ -248,7 +248,7 @@ def write_json(data: Any) -> None:
 
 
 def write_answer(as_json: bool, document: Callable[[], Any], text: Callable[[int], str]) -> None:
-    """Print JSON of `document()`, or `text(width)` for people."""
+    """Print `document()` as JSON, or `text(width)` for people."""
     from ktrial.kit.tables import columns
 
     if as_json:
@@ -273,14 +273,17 @@ def write_text(text: str, *, pages: bool = False) -> None:
 
 
 def is_long(text: str) -> bool:
-    """Return whether a terminal is too short for the text and the user wants a pager (PAGER is not cat)."""
+    """Return whether the text is longer than the terminal and the user wants a pager (PAGER is not cat)."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("PAGER") in {"", "cat"}:
         return False
     return text.count("\n") >= os.get_terminal_size(sys.stdout.fileno()).lines
 
 
 def seconds(text: str, option: str) -> float:
-    """Return a duration such as `30s`, `10m` or `1h` in seconds. Raise BadInput unless it is above 0, up to 30 days."""
+    """Return a duration such as `30s`, `10m` or `1h` in seconds.
+
+    Raise BadInput unless the duration is above 0 and at most 30 days.
+    """
     match = re.fullmatch(_DURATION, text.strip())
     value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
     if value_s == 0:

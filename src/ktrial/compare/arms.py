@@ -97,7 +97,10 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_of(arm: Arm) -> ArmSource:
-    """Return the source of an arm. The number of boots or machines is None if a run does not state its own."""
+    """Return the source of an arm.
+
+    The number of boots is None if a run does not state its boot. The number of machines follows the same rule.
+    """
     boots = {run.boot for run in arm.runs}
     machines = {run.machine for run in arm.runs}
     names = sorted({key for run in arm.runs for key in run.known})

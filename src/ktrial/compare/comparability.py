@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 class Key(NamedTuple):
-    """A property that must be the same in both arms. With `of_tool`, ktrial compares it for each benchmark."""
+    """A property that must be the same in both arms. With `of_tool`, ktrial checks each benchmark."""
 
     name: str
     what: str
@@ -171,7 +171,7 @@ def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
 
 
 def failures(control: Arm, arm: Arm) -> tuple[Doubt, ...]:
-    """Return the benchmarks that fail in only one of the two arms."""
+    """Return a doubt for each benchmark that fails in only one of the two arms."""
     found = []
     for benchmark in _benchmarks(control):
         counts = {

@@ -46,8 +46,8 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the user. `margin` is relative; `declared` are keys that are meant to differ.
 
     `excluded` maps each run that is left out to the reason. `keep_repeats` also shows outcomes that repeat another
-    outcome. With `tiers`, each arm builds on the arm before it and is compared with that arm too. With `pool`, the runs
-    come from several machines, which are judged one by one and together.
+    outcome. With `tiers`, each arm builds on the arm before it and is compared with that arm too. With `pool`, ktrial
+    judges the runs of each machine, and the runs of all machines together.
     """
 
     margin: float | None = None
@@ -97,7 +97,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def foreign_judge(swing: float, *, assumptions: bool = True, alpha: float = 0.05) -> Judge:
-    """Return the judge of observational data, which doubts arms with a spread above `swing`.
+    """Return the judge of observational data; it doubts arms whose spread exceeds `swing`.
 
     Without `assumptions`, the judge does not check the assumptions of its cross-checks.
     """

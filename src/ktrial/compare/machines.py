@@ -18,8 +18,9 @@ _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
-    """Return the arms with a name for each machine and blocks within machines, and findings about the blocks.
+    """Return the arms and findings about the blocks.
 
+    In these arms each machine has a name, and no block contains runs of two machines.
     Raise BadInput if a run's machine is unknown, or all runs are from one machine.
     """
     names = _names(arms)
@@ -44,7 +45,7 @@ def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
 
 
 def places_there(arms: Sequence[Arm]) -> dict[str, int]:
-    """Map each run to its place, one machine after the other; return an empty map if a machine has no known order."""
+    """Map each run to its place, one machine after the other; empty if the order on a machine is unknown."""
     found: dict[str, int] = {}
     for own in split(arms).values():
         order = places(own)

@@ -13,7 +13,7 @@ _NAMED = 3
 
 
 class HoleRow(NamedTuple):
-    """A row without a value in some arm.
+    """A row for an outcome that has no value in `arm` or in the control.
 
     For a benchmark without any value, `outcome` is None and `arm` names all arms that requested it.
     """

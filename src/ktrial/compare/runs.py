@@ -156,7 +156,7 @@ def from_file(file: str, digest: str, run: ForeignRun) -> ComparedRun:
 
 
 def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
-    """Return the recorded conditions before and during a run by the gates' names.
+    """Return the conditions that were recorded before and during a run, by the gates' names.
 
     Old records hold the temperature only.
     """

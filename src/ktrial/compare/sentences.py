@@ -29,7 +29,7 @@ _TOLD = 3
 
 
 def contrast_sentence(contrast: Contrast, outcome: OutcomeComparison) -> str:
-    """Return a contrast in words, with its figures and no stronger claim than its verdict."""
+    """Return a contrast in words, with its figures; the words claim no more than the verdict."""
     return _of_contrast(contrast, outcome) + _elsewhere(contrast, outcome)
 
 

@@ -147,7 +147,7 @@ def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
 
 
 def margin_of(series: ComparedSeries, asked: float | None) -> float:
-    """Return `asked`, or the default margin: 2 %, from p95 on 5 %, from p99 on 10 %."""
+    """Return `asked`, or the default margin: 2 %, but 5 % for p95 and above, and 10 % for p99 and above."""
     if asked is not None:
         return asked
     return margin_of_tail(quantile_of(series.outcome))

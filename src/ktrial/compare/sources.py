@@ -128,7 +128,7 @@ def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
     if len(found) > MOST_ARMS:
         raise BadInput(
             f"with {word} there are {len(found)} groups, too many for one comparison (maximum {MOST_ARMS})",
-            hint="select fewer groups with --where, or name a column that has fewer values with --by",
+            hint="name fewer sessions and files; in a table, use --where, or --by with a column that has fewer values",
         )
 
 

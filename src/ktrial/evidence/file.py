@@ -83,7 +83,7 @@ class BundleFolder:
         return BundleWriter(self._private())
 
     def examine(self, path: Path) -> UnpackedBundle:
-        """Return the bundle in a file or folder. Its `damaged` names the members that do not match their digest."""
+        """Return the bundle in a file or folder; its `damaged` names the members that do not match their digest."""
         if not path.is_dir():
             return self._open(path, damaged_too=True)
         try:

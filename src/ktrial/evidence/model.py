@@ -45,7 +45,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The first member of a bundle. It lists every other member with the digest of its bytes in the bundle."""
+    """The first member of a bundle. The manifest lists every other member with the digest of its packed bytes."""
 
     schema: Literal["ktrial.bundle/1"] = "ktrial.bundle/1"
     sessions: tuple[Packed, ...]

@@ -39,7 +39,8 @@ def others_in(
 ) -> tuple[OthersTrial, ...]:
     """Return the trials of a rechecked bundle with their verdicts.
 
-    Raise Refused if the bundle is from this machine or may contain names of people, BadInput if it has no verdict.
+    Raise Refused if the bundle is from this machine or may contain names of people. Raise BadInput if the bundle has no
+    verdict, too many, or an impossible date.
     """
     facts: dict[str, Mapping[str, Any]] = {}
     kernels: dict[str, str | None] = {}

@@ -113,8 +113,9 @@ def bring_back(
 ) -> BroughtIn:
     """Import the sessions and trials of a bundle.
 
-    If the store has a session or trial of the same name with other content, import nothing. `scrubbing` holds what
-    a bundle made here would replace. With it, ktrial also recognises its own sessions after their names were replaced.
+    If the store has a session or trial of the same name with other content, import nothing. `scrubbing` holds
+    the names that ktrial would replace in a bundle of this store. With them, ktrial also recognises sessions of this
+    store in which names were replaced.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []

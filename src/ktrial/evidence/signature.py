@@ -178,7 +178,7 @@ def _message(done: subprocess.CompletedProcess[bytes]) -> str:
 def _program(verb: str) -> str:
     found = shutil.which("ssh-keygen")
     if found is None:
-        raise KtrialError(f"cannot {verb}: ssh-keygen is not installed", hint=_INSTALL)
+        raise KtrialError(f"cannot {verb} the bundle: ssh-keygen is not installed", hint=_INSTALL)
     return found
 
 

@@ -79,7 +79,7 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
     """Return the trials of the bundle that the store lacks.
 
     `packed` contains trials of the store in the form that they have in bundles. Raise Refused if a trial of the bundle
-    differs from the stored trial with the same name, and from its form in `packed`.
+    differs both from the stored trial with the same name and from that trial's form in `packed`.
     """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []

@@ -58,7 +58,7 @@ def carry(
 ) -> CarriedComparison:
     """Add the compared files to a bundle and return the recomputed comparison.
 
-    Raise Refused if the recomputed comparison differs from `published`.
+    Raise Refused if a compared file has changed, or if the recomputed comparison differs from `published`.
     """
     question = question_of(published)
     datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}

@@ -27,8 +27,8 @@ import msgspec
 
 from ktrial.fleet import collection
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.own_code import install_step
 
-_INSTALL = f"{sys.executable} -m pip install 'ktrial[fleet]'"
 _LIMIT_S = 120.0
 #: Seconds after which a long task lets the coordinator renew its lease.
 BEAT_S = 10.0
@@ -130,7 +130,7 @@ class Ansible:
     def run(
         self, module: str, arguments: Mapping[str, Mapping[str, Any]], *, check: bool = False
     ) -> Iterator[TaskResult | None]:
-        """Run one task with arguments of its own on each host; yield each host's result as soon as it arrives.
+        """Run one task on each host with that host's arguments; yield each host's result as soon as it arrives.
 
         With `check`, nothing is written. From time to time yield None. If the caller stops early, Ansible ends too.
         """
@@ -237,7 +237,7 @@ def _path_of(program: str) -> str:
     beside = Path(sys.executable).with_name(program)
     path = str(beside) if beside.exists() else shutil.which(program)
     if path is None:
-        raise KtrialError("cannot use a fleet: Ansible is not installed", hint=_INSTALL)
+        raise KtrialError("cannot use a fleet: Ansible is not installed", hint=install_step("ktrial[fleet]", "fleet"))
     return path
 
 
@@ -245,7 +245,9 @@ def _runner() -> Any:
     try:
         import ansible_runner
     except ModuleNotFoundError:
-        raise KtrialError("cannot use a fleet: ansible-runner is not installed", hint=_INSTALL) from None
+        raise KtrialError(
+            "cannot use a fleet: ansible-runner is not installed", hint=install_step("ktrial[fleet]", "fleet")
+        ) from None
     return ansible_runner
 
 

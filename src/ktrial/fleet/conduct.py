@@ -35,7 +35,7 @@ LONGEST_NAP_S = 10.0
 
 
 class MachineLook(NamedTuple):
-    """A machine to look at: its trial begins or, with a `trial`, continues. `place` is its index in the fleet."""
+    """A machine to look at; `place` is its index in the fleet. Its trial begins or, with a `trial`, continues."""
 
     place: int
     machine: FleetMachine

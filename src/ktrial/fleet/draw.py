@@ -33,7 +33,7 @@ def draw(table: FleetTable, facts: Facts, seed: int, arms: tuple[str, str]) -> D
     """Return which machines take part, from the facts of each host.
 
     `arms` are the control and the other arm, for designs in which a machine has one arm at a time. Raise BadInput if
-    there are too few machines.
+    there are too few machines, or if the fact `near` is not a number.
     """
     if not facts:
         raise BadInput("no machine of the inventory can take part", hint="read above why each machine is left out")

@@ -74,9 +74,9 @@ class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return tuple(dict.fromkeys((*self.fleet.facts, *named)))
 
     def for_machine(self, name: str, seed: int, arm: str | None) -> TrialFile:
-        """Return the trial that a machine carries out. It always runs all its blocks, even after a verdict.
+        """Return the trial that a machine carries out. The trial always runs all its blocks, even after a verdict.
 
-        If the machine measures only one `arm`, that arm has two names.
+        If the machine measures only one `arm`, that arm is the control and, under another name, also a placebo.
         """
         design = msgspec.structs.replace(
             self.design, cap=self.fleet.blocks, seed=seed, fixed=True, pool=True, extend=False
@@ -133,7 +133,7 @@ def _check(trial: FleetTrial) -> None:
             hint='write numbers of machines or shares of all, for example  waves = [1, "25%", "100%"]',
         )
     if table.at_once is not None and table.at_once < 1:
-        raise BadInput(f"fleet: at_once = {table.at_once} measures no machine", hint="use 1 or more")
+        raise BadInput(f"fleet: expected at_once of 1 or more, got {table.at_once}", hint="for example  at_once = 4")
     if not 0 < table.guard_error <= _MOST_ERROR:
         raise BadInput(
             f"fleet: expected guard_error above 0 and at most {_MOST_ERROR:g}, got {table.guard_error:g}",

@@ -28,7 +28,7 @@ Logs = Mapping[int, Sequence[Event]]
 
 
 def guard_readings(standing: FleetStanding, logs: Logs) -> tuple[GuardReading, ...]:
-    """Return each guard's result on the machines that have finished; `logs` contains their trials, by place."""
+    """Return each guard's result on the machines that have finished; `logs` maps machine places to logs."""
     if not logs:
         return ()
     protocol, trial = protocol_in(next(iter(logs.values()))), standing.began.trial

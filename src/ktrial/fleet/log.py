@@ -21,8 +21,9 @@ FINAL: tuple[MachineState, ...] = ("ended", "failed", "stopped")
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that takes part, by its name in the inventory.
 
-    `arm` is set if the machine measures only one arm. `pair` is the number of its pair. With stepped waves, each
-    machine is listed once per period, which is its `wave` here; `switch` is the wave in which it gets the arm.
+    `arm` is set if the machine measures only one arm. `pair` is the number of the machine's pair. With stepped waves,
+    each machine is listed once per period: `wave` is the period, and `switch` the wave in which the machine gets the
+    arm.
     """
 
     host: str
@@ -35,7 +36,7 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
-    """About how long a machine takes for its warm-up, and for all its blocks."""
+    """The approximate time that a machine takes for its warm-up, and for all its blocks."""
 
     warm_up_s: float
     blocks_s: float
@@ -65,7 +66,10 @@ class WaveBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class MachineStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="machine"):
-    """The state of a machine at a look, and when to look again. `place` is its index in `FleetBegan.machines`."""
+    """The state of a machine at a look, and when to look again.
+
+    `place` is the index of the machine in `FleetBegan.machines`.
+    """
 
     place: int
     host: str
@@ -107,7 +111,7 @@ class WaveEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class TakenOver(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="coordinator"):
-    """A coordinator took over the trial. `holder` names it, and its `fence` is higher than all fences before."""
+    """The coordinator `holder` took over the trial. Its `fence` is higher than all fences before."""
 
     holder: str
     fence: int

@@ -53,9 +53,10 @@ def proven_arms(trial: FleetTrial, found: FleetResult) -> list[str]:
 
 
 def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, anyway: bool) -> str:
-    """Return the arm to keep. Raise BadInput if there is no such arm.
+    """Return the arm to keep.
 
-    Raise Refused if the arm was not proven better, unless `anyway` is set.
+    Raise BadInput if there is no such arm, or if several are better and `wanted` is None. Raise Refused if the arm was
+    not proven better, unless `anyway` is set.
     """
     arms = [name for name in trial.arms if name != trial.control and not trial.arms[name].placebo]
     if not arms:

@@ -21,13 +21,13 @@ from ktrial.trial.protocol.file import TrialFile
 
 
 def fleet_trial(file: TrialFile) -> FleetTrial:
-    """Return a trial that every machine of a fleet carries out at the same time, in as many blocks as its cap."""
+    """Return a trial that all machines of a fleet carry out at the same time; the cap of `file` sets its blocks."""
     fields = {name: getattr(file, name) for name in TrialFile.__struct_fields__}
     return FleetTrial(**fields, fleet=FleetTable(blocks=file.design.cap or FleetTable().blocks, waves=("100%",)))
 
 
 def part_of_fleet(standing: FleetStanding, logs: Logs, seconds: float) -> SearchPart:
-    """Return a fleet's trial for a search; `logs` has the trials of the machines that finished.
+    """Return a fleet's trial for a search; `logs` maps the places of the machines that finished to their logs.
 
     Raise KtrialError if no machine finished.
     """

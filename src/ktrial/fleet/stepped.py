@@ -21,7 +21,7 @@ _SAME = 1e-9
 
 
 def stepped_effect(levels: Array, switch: Array, alpha: float) -> tuple[float, float, float] | None:
-    """Return the estimate and its interval; None if there are too few orders of the waves.
+    """Return the estimated effect and its interval; None if there are too few orders of the waves.
 
     `levels` has a row per machine and a column per period; `switch` is the first period with the arm, for each machine.
     """

@@ -105,13 +105,13 @@ class StoredFleets:
             ) from None
 
     def names(self) -> tuple[str, ...]:
-        """Return all trials of fleets, the newest first."""
+        """Return the names of all fleets' trials, the newest first."""
         chosen = sa.select(fleets.c.fleet).order_by(fleets.c.started_unix_ms.desc(), fleets.c.key.desc())
         with self._open_database().reading() as connection:
             return tuple(row.fleet for row in connection.execute(chosen))
 
     def find(self, name: str | None) -> str:
-        """Return the trial with this name or with this unique prefix; without a name, the newest trial."""
+        """Return the full name of a trial; `name` may be its beginning. Without `name`, choose the newest trial."""
         every = self.names()
         if not every:
             raise BadInput(

@@ -31,7 +31,7 @@ _LABEL = 14
 
 
 def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
-    """Return which machines will be measured when, how long that takes, and how the groups are balanced."""
+    """Return text on the waves and their machines, the time that they take, and the balance of the groups."""
     fleet, machines = began.trial.fleet, began.machines
     what = {
         "within": "each machine measures all arms",

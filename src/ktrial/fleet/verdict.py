@@ -85,7 +85,7 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fleet_result(standing: FleetStanding, logs: Logs) -> FleetResult:
-    """Return the result so far; `logs` contains the trial of each machine that has finished its blocks, by place."""
+    """Return the result so far; `logs` maps the place of each machine that has finished its blocks to its log."""
     began = standing.began
     judged = {"within": _within, "pairs": _of_pairs, "stepped": _of_steps}[began.trial.fleet.design]
     unfinished = {

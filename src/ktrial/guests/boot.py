@@ -90,8 +90,8 @@ class Guests:
         if len(content) * 2 > shape.memory_bytes:
             wanted = -(-len(content) * 2 >> 20)
             raise BadInput(
-                f"not enough memory: a guest needs twice the size of its files ({len(content) >> 20} MiB)",
-                hint=f"give the guest at least {wanted}MiB",
+                f"not enough memory: a guest needs twice the size of its files, which take {len(content) >> 20} MiB",
+                hint=f"give the guest at least {wanted}MiB of memory",
             )
         (folder / "kernel").write_bytes(image)
         (folder / "initramfs").write_bytes(content)

@@ -163,9 +163,9 @@ class Keeper:
     def serve(
         self, guest: AgentCarrier, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None
     ) -> str | None:
-        """Offer the guest until `limit_s` has passed or the guest has ended. Return why it ended; None after the limit.
+        """Offer the guest until `limit_s` has passed or the guest has ended.
 
-        Raise KeyboardInterrupt on Ctrl-C.
+        Return why the guest has ended; None after the limit. Raise KeyboardInterrupt on Ctrl-C.
         """
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:

@@ -37,7 +37,7 @@ _MKFS, _MKFS_LIMIT_S = "mkfs.ext4", 30.0
 
 
 class Lab:
-    """Boots guests at places; implements `trial.guests.prepare.GuestLab`. It reads each kernel and its modules once."""
+    """Boots guests; implements `trial.guests.prepare.GuestLab`. A lab reads each kernel and its modules once."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Lab:
         return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
-        """Return the names of the programs that ktrial copies from this machine, and their paths in the guest."""
+        """Map the names of the programs that ktrial copies from this machine to their paths in the guest."""
         _, guests = self._look_up(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}

@@ -85,7 +85,7 @@ class GuestProgram:
         reply = self._session.receive_next("exec", self._number)
         if isinstance(reply, Progress):
             raise AgentError(
-                "lost", "the agent sent an invalid answer, expected the end of `exec`", hint="run the command again"
+                "lost", "invalid answer of the agent: expected the end of `exec`", hint="run the command again"
             )
         raw = exec_output(reply)
         self._take(raw)

@@ -83,7 +83,7 @@ def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
     if elf.machine != wanted:
         raise BadInput(f"the program is for {elf.machine}, but the guest is {wanted}", file=path, hint=hint)
     if foreign and elf.interpreter is not None:
-        raise BadInput(f"needs libraries for {wanted}, which this machine lacks", file=path, hint=hint)
+        raise BadInput(f"the program needs libraries for {wanted}, which this machine lacks", file=path, hint=hint)
 
 
 def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:

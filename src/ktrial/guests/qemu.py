@@ -35,7 +35,7 @@ class EmulatorMissing(KtrialError):
 
 
 class Emulator:
-    """QEMU for guests of one kind.
+    """QEMU for guests of one architecture.
 
     `path` lists the folders of programs, `work` is a private folder for probes, and `host` is this machine's
     architecture.

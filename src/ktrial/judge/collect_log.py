@@ -69,7 +69,7 @@ class Trial(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Scores of two arms in the blocks that have both, in the order of the blocks."""
+    """Scores of two arms, block by block, from the blocks in which both arms have a value."""
 
     arm: Array
     against: Array

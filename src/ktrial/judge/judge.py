@@ -166,7 +166,7 @@ def _stand(trial: Trial) -> _Stand:
 
 
 def largest_row(protocol: Protocol) -> int:
-    """Return the table row of the largest group of comparisons with one error rate, which needs the most blocks."""
+    """Return the table row for the largest group of comparisons that share an error rate: it needs the most blocks."""
     sizes = [family_size(protocol, role) for role in ("secondary", "guard")]
     return max(table_row(protocol), *(row_of(protocol.alpha, size) for size in sizes))
 

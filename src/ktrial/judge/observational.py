@@ -32,7 +32,7 @@ _GRAVEST = ("unknown", "sequence", "interleaved")
 
 
 def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
-    """Return the layout of a tier and the tier before it; None if neither blocks nor the control link them."""
+    """Return the layout of a tier and the tier before it; None if neither shared blocks nor the control link them."""
     if None in (*before.blocks, *tier.blocks) or len(set(before.blocks) & set(tier.blocks)) >= FEWEST_BLOCKS:
         return lay_out(before, tier)
     of_before, of_tier = _to_control(control, before), _to_control(control, tier)
@@ -67,7 +67,7 @@ Key = tuple[str, str, str]
 class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
     """A question prepared for computing, with the scores of each arm that has a value.
 
-    p-values are corrected within a `family`. `repeats` names the outcome that this outcome only repeats, if any.
+    p-values are corrected within a `family`. If the outcome only repeats another outcome, `repeats` names the other.
     """
 
     question: Question

@@ -55,10 +55,10 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The scores of two arms by unit; if `unit` is a block, both arrays list the shared blocks in the same order.
+    """The scores of control and arm, one for each unit; with blocks as units, both list the blocks in the same order.
 
-    `confounded_by` names the condition (`boot`, `machine`) that cannot be separated from the arm. `runs` counts the
-    runs of control and arm that the scores rest on.
+    `confounded_by` names the condition (`boot`, `machine`) that cannot be separated from the arm. `runs` says how many
+    runs of the control and how many of the arm the scores rest on.
     """
 
     control: Array
@@ -87,7 +87,7 @@ def scale_of(question: Question) -> Scale:
 
 
 def read_runs(observations: Sequence[Observation], scale: Scale, direction: Direction | None) -> Runs:
-    """Return the runs that have a usable value. Without a direction a larger value is a larger score."""
+    """Return the runs that have a usable value. If the direction is unknown, a larger value is a larger score."""
     kept = [run for run in observations if is_usable(run.value)]
     values = np.array([run.value for run in kept], dtype=np.float64)
     scores = np.log(values) if scale == "log" else values

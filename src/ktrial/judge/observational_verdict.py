@@ -15,8 +15,8 @@ from ktrial.kit.outcome import Direction
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a verdict depends on; `margin` and `resolution` are on the scale of the effect.
 
-    `explored` says why there must be no verdict. `stretches` is the number of units in words, if the units are
-    stretches of time. `varies` says whether any two units differ.
+    `explored` says why there must be no verdict. If the units are stretches of time, `stretches` is their number in
+    control and arm (`12+9`). `varies` says whether any two units differ.
     """
 
     effect: Effect
@@ -107,7 +107,7 @@ def is_equivalent(case: Case) -> bool:
 
 
 def worth(effect: Effect, margin: float) -> WorthIt:
-    """Return whether a real difference also matters; unclear if the margin is 0, as for a control around 0."""
+    """Return how surely a real difference also matters; `unclear` if the margin is 0, as for a control near 0."""
     if not margin:
         return "unclear"
     near = min(abs(effect.low or 0.0), abs(effect.high or 0.0)) if effect.excludes_zero else 0.0

@@ -71,7 +71,7 @@ PAIRED_ARMS = 30
 
 
 class OfArm(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift, dependence and span of the runs of one arm, which may not show in the runs of all arms together."""
+    """Drift, dependence and span of one arm's runs; the runs of all arms together may hide them."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
@@ -81,7 +81,7 @@ class OfArm(msgspec.Struct, frozen=True, kw_only=True):
 class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Drift and dependence over the runs of all arms, and in `alone` over the runs of each arm.
 
-    `places` holds the mean place of each arm by block, if the order of the runs is known.
+    `places` holds each arm's mean place in each block; it is empty if the order of the runs is unknown.
     """
 
     drift: diagnostics.Drift | None
@@ -107,7 +107,7 @@ _LOOKS = 3
 def read_series(runs: Mapping[str, Runs]) -> OutcomeSeries:
     """Return drift and dependence; both are unknown unless the place of every run is known.
 
-    With blocks both are computed within blocks, because a difference between hosts is not drift.
+    If there are blocks, both are computed within them, because a difference between hosts is not drift.
     """
     everything = [place for of_arm in runs.values() for place in of_arm.places]
     if None in everything or not everything or len(set(everything)) < len(everything):
@@ -156,7 +156,7 @@ def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
 
 
 def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) -> Check | None:
-    """Return the check of drift: how much of the effect `estimate` it explains; None if the drift is unknown."""
+    """Return the check of how much of the effect `estimate` the drift explains; None if the drift is unknown."""
     if series.drift is None:
         return None
     of_arm, of_control = series.places[arm], series.places[control]
@@ -355,8 +355,8 @@ def analyse(
 ) -> tuple[tuple[Anova, ...], tuple[Pairwise, ...], tuple[Finding, ...]]:
     """Return analyses of variance, tables of pairs, and findings.
 
-    With blocks the analysis is two-way with Tukey's pairs, otherwise one-way with all usual tables. Two arms get no
-    tables.
+    With blocks, the analysis is two-way with Tukey's test of pairs, otherwise one-way with all usual tables. Two arms
+    get no tables.
     """
     names = list(runs)
     if len(names) < 2:

@@ -12,7 +12,7 @@ from ktrial.judge.sequential import FAST_BLOCKS, call, looks
 
 
 def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
-    """Return the block after which everything is decided, if estimates stay and intervals shrink as 1/sqrt(blocks).
+    """Return how many blocks decide everything if estimates stay the same and intervals shrink as 1/sqrt(blocks).
 
     A counter or a race is decided at its cap. Return None if nothing is open, if an open comparison has no interval, or
     before the cap is planned.

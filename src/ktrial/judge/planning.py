@@ -36,8 +36,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks that a trial needs, and the effect that it can detect.
 
     `needed` blocks detect the effect, `needed_equivalent` blocks show that no effect exceeds the margin. `cap` is
-    `needed`, rounded up to the tables and within the budget. `smallest_effect` is the relative effect (0.05 is 5 %)
-    that `cap` blocks detect with 90 % power.
+    `needed`, rounded up to the next cap of the tables, if the budget allows it. `smallest_effect` is the relative
+    effect (0.05 is 5 %) that `cap` blocks detect with 90 % power.
     """
 
     sd: float
@@ -103,12 +103,7 @@ def forecast(
     """Return the forecast of a trial. Raise BadInput if the budget is too small for any verdict."""
     sd = block_sd(differences)
     needed = blocks_to_detect(sd, detect)
-    affordable = [cap for cap in LOOKS if cap <= budget]
-    if not affordable:
-        raise BadInput(f"{budget} blocks are too few (minimum {FEWEST_BLOCKS})", hint="allow more blocks with --budget")
-    able = [cap for cap in affordable if _has_look(cap, comparisons)]
-    if not able:
-        looks(affordable[-1], comparisons)
+    able = _deciding_caps(budget, comparisons)
     cap = next((cap for cap in able if cap >= needed), able[-1])
     return Forecast(
         sd=sd,
@@ -121,10 +116,18 @@ def forecast(
 
 def largest_cap(budget: int, comparisons: int = 1) -> int:
     """Return the largest cap within a budget. Raise BadInput if the budget is too small for any verdict."""
-    able = [cap for cap in LOOKS if cap <= budget and _has_look(cap, comparisons)]
+    return _deciding_caps(budget, comparisons)[-1]
+
+
+def _deciding_caps(budget: int, comparisons: int) -> list[int]:
+    """Return the caps within a budget that allow a verdict. Raise BadInput if there is none."""
+    affordable = [cap for cap in LOOKS if cap <= budget]
+    if not affordable:
+        raise BadInput(f"{budget} blocks are too few (minimum {FEWEST_BLOCKS})", hint="allow more blocks with --budget")
+    able = [cap for cap in affordable if _has_look(cap, comparisons)]
     if not able:
-        looks(budget, comparisons)
-    return able[-1]
+        looks(affordable[-1], comparisons)
+    return able
 
 
 def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
@@ -135,7 +138,7 @@ def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budge
     """
     spread = max(math.sqrt(float(np.mean(as_array(values) ** 2))) for values in first)
     needed = blocks_to_detect(_PILOT_FACTOR * spread, detect)
-    able = [cap for cap in LOOKS if cap <= largest_cap(budget, comparisons) and _has_look(cap, comparisons)]
+    able = _deciding_caps(budget, comparisons)
     return next((cap for cap in able if cap >= needed), able[-1])
 
 

@@ -61,7 +61,7 @@ def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> OutcomeRe
 
 
 def table_row(protocol: Protocol) -> int:
-    """Return the table row of the primary outcome; a trial that may be extended spends half its error there."""
+    """Return the primary outcome's row in the tables; a trial that may be extended has half the error rate there."""
     return row_of(protocol.alpha, protocol.comparisons * (2 if protocol.extend else 1))
 
 
@@ -87,7 +87,7 @@ def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
 
 
 def abs_score(score: float, rule: OutcomeRule) -> float:
-    """Return the logarithm or count of the value that has this score."""
+    """Return the number behind a score: the logarithm of the value, or the count."""
     return score if rule.direction == "higher" else -score
 
 

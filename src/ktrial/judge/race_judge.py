@@ -76,7 +76,7 @@ def _race_of(protocol: Protocol) -> Race:
 def comparable_score(score: float, scale: str) -> float:
     """Return a score on the scale on which differences are compared.
 
-    A count becomes log(1 + count), with its sign, so that a few more events also matter beside large counts.
+    A count becomes log(1 + count), with its sign: large counts then don't hide differences between small counts.
     """
     return math.copysign(math.log1p(abs(score)), score) if scale == "count" else score
 

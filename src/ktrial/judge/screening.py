@@ -66,7 +66,7 @@ def _signs(order: int, row: int, columns: NDArray[np.intp]) -> Signs:
 
 
 def arm_of(signs: Signs) -> str:
-    """Return the name of the arm in which the settings with a 1 are on."""
+    """Return the name of the arm in which only the settings whose sign is 1 are on."""
     return f"{ARM_PREFIX}{sum(1 << place for place, sign in enumerate(signs.tolist()) if sign > 0):x}"
 
 
@@ -92,11 +92,11 @@ def last_look(blocks: int) -> int:
 def screen(
     configurations: Signs, differences: Sequence[float] | Array, direction: Direction, outcomes: int = 1
 ) -> Screening:
-    """Return the settings that the blocks so far point to; none unless this number of blocks is a look.
+    """Return the settings that the blocks so far point to; none unless a look is due after this number of blocks.
 
     `differences` holds for each block the score of its configuration minus the score of the complement. Only effects in
-    `direction` count; 0 means both directions. `outcomes` is the number of outcomes that share the error of naming a
-    setting.
+    `direction` count; 0 means both directions. `outcomes` is the number of outcomes that share the error rate of naming
+    a setting wrongly.
     """
     score = np.asarray(differences, dtype=np.float64)
     blocks, settings = len(score), configurations.shape[1]
@@ -132,9 +132,9 @@ def coefficients(
     direction: Direction,
     outcomes: int = 1,
 ) -> list[tuple[float, float, float]]:
-    """Return effect, low and high of every setting, each fitted together with the settings in `named`.
+    """Return (effect, low, high) of every setting, each fitted together with the settings in `named`.
 
-    The intervals use the error rate of naming a setting.
+    The intervals use the error rate of naming a setting wrongly.
     """
     special = load_special()
 

@@ -44,7 +44,7 @@ class _Halves(NamedTuple):
 
 
 def screened_arms(settings: int, seed: int, cap: int) -> tuple[str, ...]:
-    """Return every arm that a search for suspects may need, repeated blocks included."""
+    """Return every arm that a search for suspects may need, also in blocks that replace void blocks."""
     return arms_of(settings, seed, math.ceil(_MOST_BLOCKS * cap))
 
 

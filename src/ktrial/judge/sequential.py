@@ -43,9 +43,9 @@ TIE_DIGITS = 12
 class Rule(NamedTuple):
     """How to decide one comparison. `margin`, `profile` and `resolution` are on the scale of the differences.
 
-    `row` is the row of the table, whose error is 0.05/row. `comparisons` is how many comparisons the trial has.
-    `profile` holds differences of A/A blocks (both arms the same); without a profile, the trial cannot decide after
-    four blocks.
+    `row` is a row of the table; its error is 0.05/row. `comparisons` is how many comparisons the trial has. `profile`
+    holds differences of A/A blocks (both arms the same); a trial without a profile cannot use the fast path, which
+    decides after four blocks.
     """
 
     cap: int
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 class Decision(NamedTuple):
     """The state of one comparison.
 
-    `verdict` is None while it is open; `low` and `high` are None before the first look.
+    `verdict` is None while the comparison is open; `low` and `high` are None before the first look.
     """
 
     verdict: Verdict | None
@@ -91,7 +91,7 @@ def row_of(alpha: float, comparisons: int) -> int:
 
 
 def looks(cap: int, row: int = 1) -> Mapping[int, int]:
-    """Return the number of blocks at each deciding look, with its critical index. Raise BadInput if there is none."""
+    """Return the number of blocks at each deciding look, with its critical index. Raise BadInput if no look decides."""
     if cap not in CRITICAL:
         raise BadInput(
             f"cap: expected one of {', '.join(map(str, LOOKS))}, got {cap}", hint="correct cap in the protocol"
@@ -148,7 +148,7 @@ def call(low: float, high: float, margin: float) -> Verdict | None:
 
 
 def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
-    """Return whether a difference that was found is large enough to matter; None if none was found."""
+    """Return how surely a difference is large enough to matter; None if the verdict claims no difference."""
     if verdict not in {"better", "worse"}:
         return None
     near = low if verdict == "better" else -high
@@ -158,7 +158,7 @@ def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, 
 
 
 def decide(differences: Array, rule: Rule) -> Decision:
-    """Return the decision after all these blocks. A decision at an earlier look stays."""
+    """Return the decision after all blocks in `differences`. A decision at an earlier look is final."""
     return fast_path(differences, rule) or _looked_at(differences, rule)
 
 

@@ -79,7 +79,7 @@ def voids(
 
 
 def knob_voids(reasons: Sequence[str]) -> Finding | None:
-    """Return a finding if settings changed in more than one block; each of the `reasons` names one block's setting."""
+    """Return a finding if settings changed in more than one block; `reasons` has a sentence for each such block."""
     if len(reasons) < _KNOB_VOIDS:
         return None
     sentence = f"settings changed in {len(reasons)} blocks (limit {_KNOB_VOIDS - 1}), the last: {reasons[-1]}"
@@ -87,7 +87,7 @@ def knob_voids(reasons: Sequence[str]) -> Finding | None:
 
 
 def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str]) -> list[Finding]:
-    """Return a finding for each identity that must be equal in all runs and differs. `runs` are (arm, identity)."""
+    """Return a finding for each identity that must be equal in all runs but differs. `runs` are (arm, identities)."""
     seen: dict[str, dict[str, set[str]]] = {}
     for arm, known in runs:
         for key, value in known.items():
@@ -157,8 +157,8 @@ def fit_carry_over(
 ) -> CarryOverFit | None:
     """Return how much of an arm's effect the next run still shows; None if there are too few runs.
 
-    The result comes from a least-squares fit of successive differences on the change of arm now and one run earlier.
-    With `others_stay`, the effects of other arms may last too; that takes more runs.
+    The result comes from a least-squares fit of each change of score on the changes of arm at this and the previous
+    run. With `others_stay`, the effects of other arms may last too, which takes more runs.
     """
     others = sorted(set(arms) - {control, arm})
     states = np.array([[name == one for one in (arm, *others)] for name in arms], dtype=np.float64)

@@ -55,8 +55,8 @@ class BuiltObjects(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of a build's objects, from the saved commands and vmlinux.
 
     `apart` counts objects that use their own flags, such as boot code and the vDSO. `examples` names some objects for
-    each target and each level, except for the most common. `comments` and `producers` are the compilers that vmlinux
-    names; `producers` needs debug information.
+    each target except the most common one, and likewise for each level. `comments` and `producers` are the compilers
+    that vmlinux names; `producers` needs debug information.
     """
 
     c: ObjectFlags

@@ -73,7 +73,7 @@ class Search:
     def suspects(self) -> tuple[Commit, ...]:
         """Return the commits that may be the first bad one.
 
-        If `next` returns None, several remain only if some were skipped.
+        If `next` returns None, more than one commit remains only if commits were skipped.
         """
         return tuple(commit for place, commit in enumerate(self._commits) if self._suspects >> place & 1)
 

@@ -72,7 +72,7 @@ class Contradiction(BadInput):
 
 
 class GuardTripped(KtrialError):
-    """A result that the user asked to fail on, with a guard or --fail-on."""
+    """A result that makes the command fail, because the user set a guard or --fail-on."""
 
     exit_status = 3
 
@@ -132,10 +132,11 @@ class UnreadableOutput(BadRun):
     empty `item` stands for all of the output.
     """
 
-    def __init__(self, source: str, line: int | None, item: str, wanted: str) -> None:
+    def __init__(self, source: str, line: int | None, item: str, wanted: str, *, is_json: bool = False) -> None:
         where = source if line is None else f"{source}:{line}"
+        quoted = item if is_json else repr(item)
         super().__init__(
-            f"{where}: not {wanted}" if line is None and not item else f"{where}: {item!r} is not {wanted}"
+            f"{where}: not {wanted}" if line is None and not item else f"{where}: {quoted} is not {wanted}"
         )
         self.source = source
         self.line = line

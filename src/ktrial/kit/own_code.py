@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of ktrial's own sources. It shows whether the same code wrote a document."""
+"""ktrial's own code: a digest that shows whether the same code wrote a document, and how to add packages."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -19,3 +20,13 @@ def code_sha256(package: Path = _PACKAGE) -> str:
         digest.update(f"{path.relative_to(package)} {len(data)}\n".encode())
         digest.update(data)
     return digest.hexdigest()
+
+
+def install_step(requirement: str, extra: str) -> str:
+    """Return how to add an optional package to this ktrial.
+
+    The Debian package and the archive load only their own packages, none that pip installs.
+    """
+    if sys.flags.no_site and _PACKAGE.parent.name != "src":
+        return f"install ktrial with pip, for example  pipx install 'ktrial[{extra}]'"
+    return f"{sys.executable} -m pip install '{requirement}'"

@@ -23,7 +23,7 @@ FEW_EVENTS, NOT_PRIMARY = "few-events", "not-primary"
 
 
 def quantile_of(name: str) -> float | None:
-    """Return 0.99 for `latency-p99` and `99th`, 0.999 for `p99_9` and `p999`; None if the name has no percentile."""
+    """Return 0.99 for `latency-p99` and `99th`, 0.999 for `p99_9` and `p999`; None if it names no percentile."""
     found = _NAMED.search(name.lower())
     return None if found is None else float(f"0.{found[1] or found[3]}{found[2] or found[4] or ''}")
 

@@ -104,7 +104,7 @@ def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]
 def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple[str, ModuleType]]:
     """Yield the name and the module of each usable plug-in from other packages; call `warn` for each unusable one.
 
-    Yield none for root.
+    For root, yield no plug-ins.
     """
     if os.geteuid() == 0 or not _are_there():
         return

@@ -99,7 +99,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Scrubber:
     """Replaces identifying names in the results of one session.
 
-    First pass everything that the session holds to `learn`: a name that the context marks in one place is then
+    First call `learn` with everything that the session holds: a name that the context marks in one place is then
     replaced everywhere. `left` holds names that are too ambiguous to replace.
     """
 

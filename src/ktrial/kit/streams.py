@@ -12,7 +12,7 @@ from ktrial.kit.plain_text import plain
 
 
 class PlainStream:
-    """A stream that escapes text. For raw bytes use its `buffer`, for codes that move the cursor its `bare`."""
+    """A stream that escapes text. Its `buffer` takes raw bytes, its `bare` takes codes that move the cursor."""
 
     def __init__(self, stream: TextIO, spell: Callable[[str], str] | None = None) -> None:
         self.bare = stream

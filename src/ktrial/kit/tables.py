@@ -31,8 +31,8 @@ def columns() -> int:
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, width: int, whole: int = 0) -> str:
     """Return a table of at most `width` characters, if its columns can be that narrow.
 
-    Cells wrap between words; only words wider than a column are split. The first
-    `whole` columns hold names to be copied: their words are never split.
+    Cells wrap between words; only words wider than a column are split. The first `whole` columns hold names to be
+    copied: their words are never split.
     """
     cells = [[clean(cell) for cell in row] for row in rows]
     natural = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]

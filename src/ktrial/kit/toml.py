@@ -26,16 +26,16 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
     except tomllib.TOMLDecodeError as error:
         match = _SYNTAX.match(str(error))
         if match is None:
-            raise BadInput(f"TOML: {error}", file=file, line=text.count("\n") + 1, hint=hint) from None
+            raise BadInput(f"invalid TOML: {error}", file=file, line=text.count("\n") + 1, hint=hint) from None
         raise BadInput(
-            f"TOML: {in_lower_case(match['what'])}",
+            f"invalid TOML: {in_lower_case(match['what'])}",
             file=file,
             line=int(match["line"]),
             column=int(match["column"]),
             hint=hint,
         ) from None
     except RecursionError:
-        raise BadInput("TOML: nested too deeply", file=file, hint=hint) from None
+        raise BadInput("cannot read TOML: nested too deeply", file=file, hint=hint) from None
     try:
         return msgspec.convert(tree, shape)
     except msgspec.ValidationError as error:
@@ -59,7 +59,7 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
 
 
 def quoted(value: str | float | bool) -> str:
-    """Return a value as JSON, whose strings are valid TOML too, with characters that control a terminal escaped."""
+    """Return a value as JSON, whose strings are valid TOML too. Escape characters that control a terminal."""
     return UNPLAIN.sub(_escape, msgspec.json.encode(value).decode())
 
 

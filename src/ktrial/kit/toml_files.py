@@ -16,7 +16,7 @@ _HINT = "read docs/catalog.md, which lists the keys and their values"
 
 
 def read_toml(path: Path, shape: type[T]) -> T:
-    """Decode a TOML file as `shape`. Raise BadInput if it is unreadable, or with line and column if it is invalid."""
+    """Decode a TOML file as `shape`. Raise BadInput if it is unreadable or (with line and column) invalid."""
     try:
         data = path.read_bytes()
     except OSError as error:

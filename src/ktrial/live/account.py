@@ -34,9 +34,9 @@ class LivePeriod(msgspec.Struct, frozen=True):
 
 
 def with_account(found: Comparison, live: LiveFile, log: Sequence[Event], seen: Mapping[int, SeenPeriod]) -> Comparison:
-    """Return the comparison with carry-over, effects at equal covariates, and the cost of switches.
+    """Add carry-over, effects at equal covariates, and the cost of switches to a comparison.
 
-    `seen` maps the numbers of runs to their periods.
+    `seen` maps run numbers to periods.
     """
     protocol = protocol_in(log)
     periods = _periods(log, protocol, seen)

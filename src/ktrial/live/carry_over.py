@@ -44,7 +44,7 @@ class CarryOver(msgspec.Struct, frozen=True, kw_only=True):
     """The carry-over of an arm. `stays` is the effect of the arm's period on the next period, after the washout.
 
     `course` is how much the arm's score changes from the first half of a period to the second, less the same change of
-    the control; null if halves are unknown. A true effect is larger than the trial's estimate by half of `stays`.
+    the control; null if halves are unknown. The true effect is larger than the trial's estimate by half of `stays`.
     """
 
     arm: str

@@ -28,7 +28,7 @@ _ADJUSTED = "least squares of block differences with covariates, interval by fli
 
 
 class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of an arm without and with adjustment. `changed` maps each covariate that the arm changes to its p.
+    """The effect of an arm without and with adjustment. `changed` holds the p of each covariate that the arm changes.
 
     `slopes` says how much the score changes with each covariate.
     """

@@ -67,8 +67,8 @@ _MAD = 1.4826
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A metric that must not get worse by more than `margin` (a share), nor pass `limit` (in the samples' unit).
 
-    `consecutive` samples in a row must be beyond the limit. Sentences show values divided by `factor`, which is the
-    unit in the metric's name, expressed in the samples' unit.
+    `consecutive` samples in a row beyond the limit trip the guard. Sentences show values in the unit that the metric's
+    name states: samples divided by `factor`.
     """
 
     metric: str
@@ -131,7 +131,7 @@ class GuardWatch:
         self._watched[metric].learn(samples)
 
     def is_armed(self, metric: str) -> bool:
-        """Return whether enough samples of the control are known to detect surges; hard limits are always in force."""
+        """Return whether the control has enough samples to detect surges; hard limits are always in force."""
         return self._watched[metric].ordinary is not None
 
     def begin_period(self, arm: str) -> None:
@@ -165,10 +165,7 @@ class GuardWatch:
 
 
 def typical_gap_s(samples: Sequence[Sample]) -> float:
-    """Return the usual time between neighbouring samples.
-
-    If most samples have the same time as another one, return the mean.
-    """
+    """Return the median time between neighbouring samples; the mean time if the median is zero."""
     gaps = np.diff([sample.at_ms for sample in samples]) / 1000
     return float(np.median(gaps)) or float(gaps.mean())
 
@@ -209,9 +206,9 @@ class _Evidence:
         self._count = [0] * len(FACTORS)
 
     def add(self, above: float, ordinary: _Ordinary) -> tuple[float, int | None]:
-        """Add a sample that is `above` the reference.
+        """Add a sample; `above` is its distance from the reference, above zero if it is worse.
 
-        Return the evidence, and the highest level that this sample and enough earlier ones exceed; None without one.
+        Return the evidence, and the highest level that this and enough earlier samples exceed; None if no level fits.
         """
         start = min(self._per_sample, self._left_of_samples)
         self._left_of_samples -= start
@@ -304,7 +301,7 @@ class _Watched:
             self._control.append(worse)
 
     def surge(self, arm: str, sample: Sample) -> Trip | None:
-        """Return the trip of a surge if the evidence reaches `needed` and enough samples exceed a level, else None."""
+        """Return the trip of a surge; None unless the evidence reaches `needed` and enough samples exceed a level."""
         if self.ordinary is None:
             return None
         worse = self._worse(sample.value)
@@ -327,7 +324,7 @@ class _Watched:
         self._block = {}
 
     def end_block(self) -> Trip | None:
-        """Return the trip of an arm whose evidence over blocks reaches `needed` with this block; None without one."""
+        """Return the trip of an arm whose evidence over blocks reaches `needed` with this block; None if none trips."""
         self._end_control_period()
         medians = {arm: float(np.median(values)) for arm, values in self._block.items()}
         self._block = {}

@@ -85,7 +85,7 @@ class MetricFamily(NamedTuple):
     samples: Sequence[tuple[Mapping[str, str], float]]
 
     def lines(self, *, open_metrics: bool) -> Iterator[str]:
-        """Yield the metric's lines. Prometheus's own format has no infos and statesets, and shows both as gauges."""
+        """Yield the metric's lines. Prometheus's own format has neither infos nor statesets; both become gauges."""
         sample = f"{self.name}_info" if self.kind == "info" else self.name
         header = self.name if open_metrics else sample
         yield f"# HELP {header} {self.help}"

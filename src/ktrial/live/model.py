@@ -12,7 +12,7 @@ from ktrial.kit.outcome import Direction, Outcome
 
 
 class LiveMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric of live work. Its name ends in the unit, as for `--metric` with a command."""
+    """A metric of live work. Its name may end in the unit, such as `p99_ms`."""
 
     name: str
     direction: Direction
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A reading of a source at a time, in the outcome's unit."""
+    """The value of a source at one moment, in the outcome's unit."""
 
     at_ms: int
     value: float
@@ -67,6 +67,6 @@ class MetricSource(Protocol):
         """Read again; return the samples since the last call. An outage is not an error: it gives no samples."""
 
     def over(self, stretch: Stretch) -> StretchReading:
-        """Return the reading of a stretch of time that is over."""
+        """Return the reading for a stretch of time that has ended."""
 
     def end(self) -> None: ...

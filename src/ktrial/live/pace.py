@@ -24,7 +24,7 @@ def until_slot_s(now_ms: float, slot_s: float) -> float:
 
 
 class HoldUp(NamedTuple):
-    """A reason not to begin a block now, and the seconds after which it is over at the latest."""
+    """A reason not to begin a block now. After `left_s` seconds at the latest, the reason is gone."""
 
     why: str
     left_s: float
@@ -33,7 +33,7 @@ class HoldUp(NamedTuple):
 class LivePace:
     """Decides when a block may begin. A block takes `block_s` seconds and makes up to `block_switches` switches.
 
-    With `spread_s`, block n begins at the earliest (n - 1) * `spread_s` seconds after `started_ms`.
+    With `spread_s`, block n begins no earlier than (n - 1) * `spread_s` seconds after `started_ms`.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ KINDS: Mapping[str, SourceKind] = {
 
 
 def parse_metric(text: str) -> LiveMetric:
-    """Parse the value of `--metric`. Without a name, the kind is the name and lower is better.
+    """Parse the value of `--metric`. If it gives no name, the kind becomes the name, and lower is better.
 
     Raise BadInput if the text or the source is invalid.
     """
@@ -116,6 +116,6 @@ def note_of_unnamed(text: str) -> str | None:
 
 
 def open_source(metric: LiveMetric, world: LiveWorld) -> MetricSource:
-    """Return the source of a metric, which `begin` then reads. Raise BadInput if it cannot be opened."""
+    """Return the source of a metric; the caller then calls its `begin`. Raise BadInput if it cannot be opened."""
     check_metric(metric)
     return KINDS[metric.source.partition(":")[0]].open(metric, world)

@@ -43,7 +43,10 @@ class SeenMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole period: the switch at `switched_unix_ms`, and the watched stretch. `is_switch` marks a change of arms."""
+    """A whole period from `switched_unix_ms`, and the stretch in it that ktrial watched.
+
+    `is_switch` is true if the arm changed at the beginning of the period.
+    """
 
     is_switch: bool
     switched_unix_ms: int
@@ -142,7 +145,7 @@ def read_usual(raw: bytes) -> dict[str, list[Sample]]:
         return msgspec.json.decode(raw, type=dict[str, list[Sample]])
     except msgspec.DecodeError as error:
         raise BadRun(
-            f"cannot use the values of the control from before the first block ({error})",
+            f"cannot use the control's values from before the first block ({error})",
             hint=OTHER_STORE,
         ) from None
 

@@ -59,7 +59,7 @@ class PilotSwitch(NamedTuple):
 
 
 class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
-    """A possible length of the period: the sd of a block's difference, the blocks needed, and their time.
+    """A possible length of the period, with the sd of a block's difference, the blocks needed, and how long they take.
 
     `cap` is null if the trial may not have so many blocks.
     """
@@ -96,7 +96,7 @@ class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveWish(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect that a live trial must find, and its allowed cost.
+    """What effect a live trial must find, and what it may cost.
 
     `summary` says how a period's value is computed from samples. `longest_s` is the time that the user allows.
     """
@@ -142,8 +142,8 @@ def plan_live(
 ) -> LivePlan:
     """Return the plan of a live trial. Raise BadInput if the samples of the pilot do not allow a plan.
 
-    With covariates, the periods will be judged at equal covariates. Only the variation that the
-    covariates do not explain is noise.
+    With covariates, the trial compares periods as if the covariates were equal. Only the variation
+    that the covariates do not explain is noise.
     """
     series = _series(samples, wish)
     begin_s = samples[0].at_ms / 1000
@@ -157,7 +157,7 @@ def plan_live(
     if not tried:
         needed_s = _FEWEST_PAIRS * (2 * _shortest(calm, washout.washout_s, wish) + washout.washout_s)
         raise BadInput(
-            f"cannot plan periods: the pilot lasted {_time_text(series.length_s)} and must last {_time_text(needed_s)}",
+            f"cannot plan periods: the pilot lasted {_time_text(series.length_s)} but must last {_time_text(needed_s)}",
             hint="add --period, for example  --period 5min",
         )
     best, cap, can_detect = _best(tried, washout.washout_s, wish)
@@ -206,7 +206,7 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     if (np.diff(times) < 0).any():
         raise BadInput(
             "cannot plan a trial: the samples of the pilot are not in chronological order",
-            hint="start again while nothing sets the clock",
+            hint="run the command again while no program changes the clock",
         )
     every_s = typical_gap_s(known)
     if every_s == 0:

@@ -22,7 +22,7 @@ _CALM_SAMPLES, _LEAST_CALM_S = 2 * FEWEST_SAMPLES, 60.0
 
 
 class PilotCourse(NamedTuple):
-    """The arms that a pilot puts in force one after the other, and the seconds of each."""
+    """The arms that a pilot puts in force one after the other, and for how many seconds each."""
 
     arms: tuple[str, ...]
     part_s: float

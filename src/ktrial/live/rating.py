@@ -35,7 +35,7 @@ class RatingKeys:
         self._ring()
 
     def look(self, seconds: float) -> int | None:
-        """Return the rating that is typed within this time; None if there is none."""
+        """Return the rating that is typed within `seconds`; None if there is none."""
         if not self._wait([self._terminal], seconds):
             return None
         return _KEYS.get(os.read(self._terminal, 1))

@@ -50,7 +50,7 @@ class ResultsWay(Protocol):
 
 
 class MetricsFile:
-    """A text file for node_exporter's collector, replaced as a whole."""
+    """A text file for node_exporter's textfile collector; each update replaces the whole file."""
 
     def __init__(self, path: Path) -> None:
         """Prepare the file. Raise BadInput if it cannot be written."""
@@ -63,7 +63,9 @@ class MetricsFile:
             )
         self._write(metrics_text(None, open_metrics=False))
         if self._failures:
-            raise BadInput(f"cannot write {path}: {self._why}", hint="name a file in a folder where you may write")
+            raise BadInput(
+                f"cannot write --metrics-file {path}: {self._why}", hint="name a file in a folder where you may write"
+            )
 
     def show(self, figures: TrialFigures) -> None:
         self._write(metrics_text(figures, open_metrics=False))
@@ -93,7 +95,7 @@ class MetricsFile:
 
 
 class MetricsEndpoint:
-    """Serves `/metrics`, from a thread that only reads a finished text."""
+    """Serves `/metrics` from a thread that only sends the latest finished text."""
 
     def __init__(self, address: str, port: int) -> None:
         """Open the endpoint. Raise BadInput if the address or the port cannot be used."""
@@ -196,7 +198,7 @@ class Grafana(NamedTuple):
         return cls(url.rstrip("/"), token)
 
     def send(self, annotation: Annotation) -> str | None:
-        """Send an annotation; return why that failed, or None if it did not.
+        """Send an annotation; return why it was not accepted, or None if it was.
 
         A redirection is a failure, because the token is for this server only.
         """
@@ -217,7 +219,7 @@ class Grafana(NamedTuple):
 
 
 class GrafanaAnnotations:
-    """Sends an annotation for each switch, each new verdict and the end of the trial, from a separate thread."""
+    """Sends annotations from a separate thread: for each switch, each new verdict, and the end of the trial."""
 
     def __init__(self, grafana: Grafana, clock: Clock) -> None:
         self._grafana = grafana
@@ -310,7 +312,7 @@ class ResultsOut:
     def begins(
         self, trial: str, protocol: TrialProtocol, judgement: Judgement | None = None, *, blind: bool = False
     ) -> None:
-        """Show this trial at every destination from now on; the noise has already been measured."""
+        """Show this trial at every destination from now on. Call this after the measurement of the noise."""
         if self._ways:
             self._figures = TrialFigures(trial, protocol, self._now_s(), judgement, blind=blind)
             self._show()

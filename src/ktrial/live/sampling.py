@@ -42,11 +42,11 @@ class WatchedMetric:
 
     @property
     def factor(self) -> float:
-        """The unit in the metric's name, expressed in the unit of its samples."""
+        """The factor from the unit in the metric's name to the unit of its samples, such as 0.001 for `latency_ms`."""
         return named_outcome(self.metric)[1]
 
     def silent_s(self, begin_ms: int, end_ms: int) -> float:
-        """Return the longest time within a stretch without a sample."""
+        """Return the longest time without a sample in this stretch, in seconds."""
         times = [begin_ms, *(one.at_ms for one in self.samples if begin_ms <= one.at_ms < end_ms), end_ms]
         return max(after - before for before, after in itertools.pairwise(times)) / 1000
 
@@ -97,12 +97,12 @@ class LivePoll:
         return min(1.0, max(0.01, min((one.due_ns for one in self.metrics), default=now_ns) / 1e9 - now_ns / 1e9))
 
     def forget(self, before_ms: int) -> None:
-        """Drop samples from before this time, but keep the latest one of each metric."""
+        """Drop samples older than `before_ms`, but keep at least the latest sample of each metric."""
         for one in self.metrics:
             one.samples = [sample for sample in one.samples if sample.at_ms >= before_ms] or one.samples[-1:]
 
     def note_clocks(self) -> None:
-        """Store the current times of the clocks, with which `disturbed` compares later times."""
+        """Store the current times of the clocks; `disturbed` compares later times with them."""
         self._offset_ms = self._clock.unix_ms() - self._clock.monotonic_ns() // 1_000_000
         self._slept_s = self._clock.slept_s()
 
@@ -131,6 +131,7 @@ def refuse_slow(metrics: Sequence[WatchedMetric], period_s: float) -> None:
     for one in metrics:
         if 2 * one.source.poll_s > period_s:
             raise BadInput(
-                f"ktrial reads {one.metric.name} every {one.source.poll_s:g} s, but a period is {period_s:g} s",
+                f"ktrial reads {one.metric.name} every {one.source.poll_s:g} s, less than twice in a period of "
+                f"{period_s:g} s",
                 hint=f"use --period {max(60.0, 4 * one.source.poll_s):g}s or more, or a shorter --poll",
             )

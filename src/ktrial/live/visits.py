@@ -42,7 +42,7 @@ class AsksRating(Port):
     def begin(self) -> None: ...
 
     def look(self, seconds: float) -> int | None:
-        """Return the rating that arrives within this time; None if there is none."""
+        """Return the rating that arrives within `seconds`; None if there is none."""
 
     def end(self) -> None: ...
 
@@ -128,7 +128,7 @@ class LiveVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the periods of a block without a break, until a period makes the block void. Return True."""
+        """Make a block's periods without a break; stop if a period makes the block void. Always return True."""
         self._blocks_left = blocks_left
         first = visits[0]
         if len(visits) < first.visits and first.block != self._block:

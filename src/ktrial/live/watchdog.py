@@ -60,7 +60,7 @@ def past_periods(standing: Standing, raw_of: Callable[[RunRecord], bytes]) -> It
 
 
 class Watchdog:
-    """Checks every sample. `limits` are in base units by metric; `guarded` names the metrics that `guard` watches."""
+    """Checks every sample. `limits` maps metrics to limits in base units; `guard` watches the metrics `guarded`."""
 
     def __init__(
         self,

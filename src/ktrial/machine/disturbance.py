@@ -40,7 +40,7 @@ def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer that fires within the expected time, `due_s` after the start; the command `stop` prevents it."""
+    """A timer that fires `due_s` seconds after the start, within the expected time; the command `stop` prevents it."""
 
     name: str
     due_s: float

@@ -277,7 +277,7 @@ def _check(gate: Gate, group: str, column: Sequence[Reading]) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if gate.rule == "same" or not number or not math.isfinite(float(value)) or not _possible(gate, float(value)):
             raise BadInput(
-                f"{gate.reading} = {value!r} in {group} is not a reading of {gate.what}",
+                f"cannot use {gate.reading} of {group}: {value!r} is not a possible reading of {gate.what}",
                 hint="measure this run again, or leave out its session",
             )
 

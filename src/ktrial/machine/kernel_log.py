@@ -63,7 +63,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """A pattern for log lines of one `kind`. Without a `kind`, the lines affect no measurement, because of `why`."""
+    """A pattern for log lines of one `kind`. If `kind` is None, the lines affect no measurement; `why` says why."""
 
     pattern: str
     kind: Kind | None = None
@@ -88,7 +88,7 @@ class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern]) -> KernelLogDelta:
-    """Classify the lines logged between two moments; `after` has the records newer than the newest of `before`."""
+    """Classify the lines logged between two moments; `after` holds the records since the newest record of `before`."""
     unreadable = before.unreadable or after.unreadable
     if unreadable is not None:
         return KernelLogDelta(could_not_tell=f"cannot read the kernel's log: {unreadable}")

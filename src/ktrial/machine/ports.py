@@ -28,7 +28,7 @@ class Machine(Protocol):
         """Return the content of each file; None for a missing file."""
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send a request of the agent's protocol, and return the content of its `ok`."""
+        """Send a request of the agent's protocol, and return the content of `ok` in the reply."""
 
 
 class Sampling(Protocol):
@@ -37,7 +37,7 @@ class Sampling(Protocol):
     def once(self) -> Samples: ...
 
     def start(self, period_s: float = 1.0) -> None:
-        """Take a sample now and return; then take a sample each period (0.1 to 60 seconds)."""
+        """Take a sample now. After this call, take one more each period (0.1 to 60 seconds)."""
 
     def stop(self) -> Samples:
         """Take a last sample and return all samples. Raise AgentError if they were lost."""

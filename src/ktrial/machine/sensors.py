@@ -80,7 +80,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The summary of a column, in its unit; None if there was no value.
+    """The summary of a column, in its unit. A field is None if the column has no value.
 
     For a counter, `difference` is its growth, and `minimum`, `maximum` and `mean` are growth per second. `fell` means
     that the counter decreased without wrapping (a device was reset), so its growth is unknown.

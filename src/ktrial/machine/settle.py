@@ -57,7 +57,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settling(reference: Readings, now: Readings) -> Settling:
-    """Return the readings that are still above those of the first run. Lower readings are left to the gates."""
+    """Return the readings that are still above those of the first run. The gates judge lower readings."""
     waiting, untold = [], []
     for aim in AIMS:
         level, value = _number(reference, aim), _number(now, aim)
@@ -73,5 +73,5 @@ def _number(readings: Readings, aim: _Aim) -> float | None:
     if value is None or isinstance(value, str):
         return None
     if not math.isfinite(value):
-        raise BadInput(f"{aim.reading} = {value} is not a reading of {aim.what}", hint="leave out --settle")
+        raise BadInput(f"cannot use {aim.reading}: {value} is not a possible {aim.what}", hint="leave out --settle")
     return float(value)

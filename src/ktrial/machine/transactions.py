@@ -158,7 +158,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def find_transaction(status: Status, number: int) -> Journaled:
-    """Return the transaction of this number. Raise NoSuchTransaction if there is none."""
+    """Return the transaction with this number. Raise NoSuchTransaction if there is none."""
     found = next((one for one in status.transactions if one.transaction == number), None)
     if found is None:
         raise NoSuchTransaction(

@@ -85,7 +85,7 @@ class ConditionWatch:
         return readings_at(samples, facts, self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
-        """Return paths that a transaction set, whose value was in force at the first call and no longer is."""
+        """Return the paths of settings that were in force at the first call and no longer are."""
         try:
             verified = verify(self.machine)
         except AgentError as error:

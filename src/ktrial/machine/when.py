@@ -99,7 +99,7 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
         wanted = json.loads(literal)
     except ValueError:
         raise BadInput(
-            f"{literal} is not a value in the condition {text!r}",
+            f"the condition {text!r} compares with {literal}, which is not a valid value",
             hint='write a number, true, false, "text" in double quotes, or a list of these for `in`',
         ) from None
     if isinstance(wanted, str) and kind.type in _DIMENSIONS:

@@ -17,7 +17,7 @@ LONGEST_S = 3600.0
 
 
 def loop_arguments(kind: str, duration_s: float, more: Mapping[str, int] | None = None) -> tuple[str, str]:
-    """Return the name of the agent's load and its parameters as JSON, for at most LONGEST_S.
+    """Return the name of the agent's load, and its parameters as JSON. The load runs for at most LONGEST_S.
 
     `kind` is one of KINDS, or a JSON object with parameters. `more` adds parameters. Raise ValueError for another kind.
     """

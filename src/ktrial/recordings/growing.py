@@ -40,7 +40,7 @@ class GrowingRecording:
 
     @property
     def why_untraced(self) -> str | None:
-        """Why requested events are not traced; None if they are, none was requested, or the header has not arrived."""
+        """Why requested events are not traced; otherwise None, and also None until the header has arrived."""
         why = None if self._blocks.head is None else self._blocks.head.absent.get("trace")
         return None if why == _NOT_ASKED else why
 

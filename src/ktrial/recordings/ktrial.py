@@ -46,7 +46,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "the beginning of a recording of ktrial")
     blocks = read_blocks(data, name)
     if blocks.head is None:
-        raise unreadable(name, None, "", f"a recording: its head is missing ({blocks.cut or 'it is empty'})")
+        raise unreadable(name, None, "", f"a recording: its header is missing ({blocks.cut or 'it is empty'})")
     try:
         return _recording(name, blocks, blocks.head, wanted)
     except (ValueError, OverflowError) as error:
@@ -54,7 +54,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
 
 
 def started_ns(data: bytes, name: str) -> int:
-    """Return a recording's zero on the monotonic clock. Raise UnreadableOutput if its header is unreadable."""
+    """Return the monotonic time that is 0 in a recording. Raise UnreadableOutput if its header is unreadable."""
     return head_of(data, name).started_ns
 
 

@@ -114,12 +114,15 @@ def head_of(data: bytes, name: str = "the recording") -> Head:
     """Return the header of a recording. Raise UnreadableOutput if it is unreadable."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
-        raise unreadable(name, None, "", "a recording: its head is missing")
+        raise unreadable(name, None, "", "a recording: its header is missing")
     return head
 
 
 def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield letter and content of each block from byte `at` on. Raise ValueError or zlib.error for a damaged block."""
+    """Yield the letter and the content of each block from byte `at` on.
+
+    Raise ValueError or zlib.error for a damaged block.
+    """
     while at < len(data):
         if at + BLOCK.size > len(data):
             raise ValueError(f"the block at byte {at} is incomplete")

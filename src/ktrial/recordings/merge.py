@@ -39,7 +39,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         if part.unix_at_zero_s is None:
             if part.frames is not None:
                 raise BadInput(
-                    "cannot merge the frames, because the file does not say when it began",
+                    "cannot merge the frames, because their log does not say when it began",
                     file=part.name,
                     hint="give the beginning in seconds since 1970: --frames-began 1760000000.5",
                 )

@@ -65,9 +65,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if (self.state == "active") != (self.why is None):
-            raise ValueError(f"the source {self.name} is {self.state} with the reason {self.why!r}")
+            raise ValueError(f"the source {self.name} is {self.state}, which does not fit the reason {self.why!r}")
         if self.lost < 0:
-            raise ValueError(f"the source {self.name} lost {self.lost} events")
+            raise ValueError(f"the source {self.name} cannot have lost {self.lost} events")
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class Frames(msgspec.Struct, frozen=True, kw_only=True):
         if self.stands_for is not None and len(self.stands_for) != len(self.ends_s):
             raise ValueError(f"the {self.kind}s have {len(self.ends_s)} ends, but {len(self.stands_for)} weights")
         if not all(isfinite(duration_s) and duration_s >= 0 for duration_s in self.durations_s):
-            raise ValueError(f"a {self.kind} has a duration below 0 or not finite")
+            raise ValueError(f"a {self.kind} has a duration that is below 0 or not finite")
         if any(after < before for before, after in pairwise(self.ends_s)):
             raise ValueError(f"the {self.kind}s are not in order of time")
 
@@ -223,10 +223,10 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         if self.frames is not None:
             named.add(self.frames.source)
         if named - known:
-            raise ValueError(f"the source {min(named - known)} is not among {', '.join(sorted(known))}")
+            raise ValueError(f"the source {min(named - known)} is missing: there are only {', '.join(sorted(known))}")
         wrong = [name for name, series in self.series.items() if series.name != name]
         if wrong:
-            raise ValueError(f"the series {self.series[wrong[0]].name} has the key {wrong[0]}")
+            raise ValueError(f"the series {self.series[wrong[0]].name} has the key {wrong[0]}, expected its name")
 
     @property
     def length_s(self) -> float:

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from math import nan
 from typing import Any
 
-from ktrial.kit.formats.tool_output import json_document, json_list, json_quantity, json_table, unreadable
+from ktrial.kit.formats.tool_output import (
+    json_document,
+    json_list,
+    json_quantity,
+    json_table,
+    unreadable,
+    unreadable_value,
+)
 from ktrial.recordings.model import Recording
 from ktrial.recordings.recording import Column, recording_of
 
@@ -80,11 +87,11 @@ def read_sadf(data: bytes, source: str = "sadf.json") -> Recording:
 def _unix(stamp: Mapping[str, Any], source: str) -> float:
     day, time = _DATE.match(str(stamp.get("date"))), _TIME.match(str(stamp.get("time")))
     if day is None or time is None:
-        raise unreadable(source, None, repr(stamp), "a timestamp with date and time")
+        raise unreadable_value(source, stamp, "a timestamp with date and time")
     parts = (*map(int, day.groups()), *map(int, time.groups()))
     year, month, date, hour, minute, second = parts
     if not (year >= 1970 and 1 <= month <= 12 and 1 <= date <= 31 and hour < 24 and minute < 60 and second < 61):
-        raise unreadable(source, None, repr(stamp), "a valid date and time")
+        raise unreadable_value(source, stamp, "a valid date and time")
     return float(calendar.timegm(parts))
 
 

@@ -45,7 +45,7 @@ LOOK = msgspec.json.Decoder(UsageLook)
 
 
 def usages(looks: Iterable[UsageLook], start_ns: int) -> tuple[Usage, ...]:
-    """Return the use of each process and group over time; a sample without a group leaves its use unchanged."""
+    """Return the use of each process and group over time; a sample that lacks one leaves its use unchanged."""
     points: dict[tuple[int | None, str], list[_Point]] = {}
     for look in looks:
         for one in look.changed:
@@ -61,7 +61,7 @@ def _usage(points: list[_Point]) -> Usage:
     first = points[0][1]
 
     def values(of: Callable[[UsageChange], tuple[Pair | None, ...]]) -> array[float] | None:
-        """Return the sum of the known values; None if none is known at any time."""
+        """Return the sum of the known values at each time; None if no value is ever known."""
         found = array("d")
         for _, one, which in points:
             known = [pair[which] for pair in of(one) if pair is not None]

@@ -103,7 +103,7 @@ def _policy() -> str:
 
 
 def policy_hash(text: str) -> str:
-    """Return the SHA-256 of a text as a security policy writes it."""
+    """Return the SHA-256 of a text in the notation of a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

@@ -14,7 +14,7 @@ from ktrial.reports.order import by_weight
 def full_picture(found: Comparison, *, width: int) -> str:
     """Return a table with change and verdict of every tier against the control; `noise` stands for `equivalent`.
 
-    The text is empty without tiers, or if all outcomes are exploratory, because the table of verdicts then suffices.
+    Without tiers, or if all outcomes are exploratory, return no text, because the table of verdicts then suffices.
     """
     tiers = list(dict.fromkeys(step.arm for outcome in found.outcomes for step in outcome.steps))
     every = [arm.arm for arm in found.arms if arm.arm != found.control]

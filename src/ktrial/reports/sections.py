@@ -170,7 +170,7 @@ def _machines(comparison: Comparison) -> list[Block]:
 
 
 class TierRow(NamedTuple):
-    """A tier in one outcome; `total` is its change against the control and may be missing."""
+    """The results of a tier in one outcome; `total` is its change against the control and may be missing."""
 
     outcome: str
     tier: str
@@ -488,7 +488,7 @@ def _protocol(comparison: Comparison, trial: ToldTrial | None) -> list[Block]:
 
 
 def protocol_rows(protocol: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Return each value with its path in the document, such as `design.cap`."""
+    """Return each value of the protocol with its path in the document, such as `design.cap`."""
     rows: list[tuple[str, str]] = []
     for name, value in protocol.items():
         if isinstance(value, Mapping) and value:

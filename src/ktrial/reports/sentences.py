@@ -17,7 +17,7 @@ from ktrial.reports.order import by_weight, short_names
 
 
 def adjusted_words(contrast: Contrast, outcome: OutcomeComparison) -> str | None:
-    """Return a sentence with the effect adjusted for a covariate and the raw effect; None without a covariate."""
+    """Return a sentence with the raw effect, and the effect adjusted for a covariate; None without a covariate."""
     if contrast.adjusted is None or contrast.adjusted_for is None:
         return None
     raw, _ = effect_text(contrast.effect, outcome.unit, outcome.direction)

@@ -196,7 +196,10 @@ def _select_runs(runs: Sequence[ForeignRun], where: Sequence[str], name: str) ->
         runs = tuple(run for run, value in zip(runs, values, strict=True) if value in accepted)
         if not runs:
             choices = ", ".join(sorted(set(values))[:12])
-            raise BadInput("--where matches no run", file=name, hint=f"use one of the values of {key}: {choices}")
+            given = ", ".join(where)
+            raise BadInput(
+                f"--where {given}: no run matches", file=name, hint=f"use one of the values of {key}: {choices}"
+            )
     return tuple(runs)
 
 

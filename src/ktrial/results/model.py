@@ -16,7 +16,10 @@ from ktrial.kit.outcome import Direction, Unit
 
 
 def kept_findings(session: StoredSession, runs: Iterable[StoredRun]) -> tuple[Finding, ...]:
-    """Return the findings that `bench` printed; none for sessions of another origin or an unreadable version."""
+    """Return the findings that `bench` printed.
+
+    Return none if the session does not come from `bench`, or if this ktrial cannot read its records.
+    """
     if session.origin != "bench":
         return ()
     documents = [{**run.document, "session": session.document} for run in runs if run.document is not None]

@@ -21,7 +21,7 @@ class ReadResults(Protocol):
         """Return the raw bytes with this SHA-256."""
 
     def states(self, session: str) -> dict[str, str]:
-        """Return the SHA-256 of the machine's state for each place of a session: `begin`, `end`, or a trial's arm."""
+        """Return the SHA-256 of each stored state of the machine, by place: `begin`, `end`, or a trial's arm."""
 
 
 class Results(ReadResults, Protocol):

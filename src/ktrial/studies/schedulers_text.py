@@ -33,7 +33,7 @@ class SchedulerAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advice_of(found: Comparison) -> SchedulerAdvice:
-    """Return the best scheduler that is better in the primary outcome and worse in no other, otherwise the control."""
+    """Recommend the best scheduler that makes the primary outcome better and no other outcome worse, or the control."""
     asked = _asked_outcomes(found)
     if not asked:
         return SchedulerAdvice(line=clean(f"stay with {found.control}: nothing has been measured yet"))

@@ -14,7 +14,7 @@ from ktrial.trial.record import StoredTrial, protocol_sha256
 
 
 class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial in exchange form.
+    """A trial with its log, as stores and bundles exchange it.
 
     `noise` is the profile with which the protocol was planned; null if unknown or missing.
     """

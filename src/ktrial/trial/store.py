@@ -37,7 +37,7 @@ class StoredTrials:
             self._append(connection, trial.trial, [first])
 
     def append(self, trial: str, events: Sequence[Event]) -> None:
-        """Append events to a trial's log. They are on disk when this returns."""
+        """Append events to a trial's log, and return when the events are on disk."""
         with self._open_database().writing() as connection:
             self._append(connection, trial, events)
 

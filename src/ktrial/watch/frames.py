@@ -70,7 +70,9 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.own_test and self.below_fps is not None:
-            raise BadInput("cannot use --below-fps: X-Plane's own test logs no single frames", hint="omit --below-fps")
+            raise BadInput(
+                "cannot use --below-fps: X-Plane's own test does not log single frames", hint="omit --below-fps"
+            )
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,12 +116,12 @@ def read_frames(data: bytes, file: str, below_fps: float | None = None) -> Frame
     if is_mangohud(data):
         return _mangohud(data, file, BELOW_FPS if below_fps is None else below_fps)
     if is_xplane(data) and below_fps is not None:
-        why = "cannot use --below-fps, because X-Plane logs no single frames"
+        why = "cannot use --below-fps: X-Plane does not log single frames"
         raise BadInput(why, file=file, hint="omit --below-fps")
     if is_xplane(data):
         return _xplane(read_xplane(data, file), file)
     raise BadRun(
-        f"{file}: expected a log of MangoHud or MSI Afterburner, or Log.txt or telemetry of X-Plane",
+        f"{file}: expected a log of MangoHud or MSI Afterburner, or X-Plane's Log.txt or telemetry",
         hint="look for PROGRAM_DATE_TIME.csv in MangoHud's output_folder, or for Log.txt in the folder of X-Plane",
     )
 
@@ -152,7 +154,8 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
     stages = STAGES.get(len(log.stages))
     if stages is None:
         raise BadRun(
-            f"{file}: expected one (.fdr) or three stages of the frame rate test, got {len(log.stages)}",
+            f"{file}: expected three stages of the frame rate test, or one stage of a .fdr replay,"
+            f" got {len(log.stages)}",
             hint="run the test again until X-Plane exits",
         )
     return FrameReport(

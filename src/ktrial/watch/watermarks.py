@@ -212,7 +212,9 @@ def _of_profile(name: str, layout: WatermarkLayout, catalog: Catalog) -> Mapping
         )
     own = {one.knob: one for one in flatten(name, catalog.profiles) if one.knob in _PATHS}
     if not own:
-        raise BadInput(f"the profile {name} does not set the watermarks", hint=f"use {RESERVE} or {SCALE}")
+        raise BadInput(
+            f"the profile {name} does not set the watermarks", hint=f"write {RESERVE}=VALUE or {SCALE}=VALUE instead"
+        )
     values = {knob: _value(one.value, knob, layout, catalog) for knob, one in own.items()}
     return {**layout.settings, **values}
 

@@ -353,8 +353,9 @@ def test_signals_and_exit_status_pass_and_the_helper_ends_with_the_head(
     )
     assert eventually(lambda: len(helpers()) > len(before))
     ((helper, head),) = set(helpers().items()) - set(before.items())
+    # The launcher's own command line also names the program that it starts.
+    assert eventually(lambda: f"Uid:\t{user.uid}\t{user.uid}" in Path(f"/proc/{head}/status").read_text())
     assert eventually(lambda: b"__main__.py" in Path(f"/proc/{head}/cmdline").read_bytes())
-    assert f"Uid:\t{user.uid}\t{user.uid}" in Path(f"/proc/{head}/status").read_text()
     assert "Uid:\t0\t0" in Path(f"/proc/{helper}/status").read_text()
     children = Path(f"/proc/{head}/task/{head}/children")
     assert eventually(lambda: len(children.read_text().split()) > 1), "the program runs"

@@ -128,10 +128,10 @@ def test_the_share_of_slow_frames_is_one_thing_wherever_frames_are_read(home: Pa
     [
         (("frames", "--below-fps", "0", "x"), "--below-fps: expected 1 to 1000 frames per second, got 0.0"),
         (("frames", "--below-fps", "fast", "x"), "--below-fps fast: not a number"),
-        (("frames", "--below-fps", "30", "Log.txt"), "X-Plane logs no single frames"),
+        (("frames", "--below-fps", "30", "Log.txt"), "X-Plane does not log single frames"),
         (
             ("frames", "--below-fps", "30", "--", "true", "--fps_test=3"),
-            "X-Plane's own test logs no single frames",
+            "X-Plane's own test does not log single frames",
         ),
         (("diagnose", "--below-fps", "30", "x"), "--below-fps requires --runs"),
     ],

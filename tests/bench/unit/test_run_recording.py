@@ -68,7 +68,7 @@ def test_a_failure_fails_the_run_with_its_reason(recorder: Recorder, why: str) -
 
 
 def test_a_run_without_a_recording_or_with_half_of_one_has_no_value() -> None:
-    with pytest.raises(BadRun, match="nothing was recorded"):
+    with pytest.raises(BadRun, match="recorded nothing"):
         parsed({})
     half = recording(layout(0, "vmstat_all", FAULTS), samples(0, TIMES, [[5, 6, 9]]), tail=None)
     with pytest.raises(BadRun, match="incomplete"):

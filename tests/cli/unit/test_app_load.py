@@ -37,12 +37,12 @@ def test_addresses(text: str, address: ServerAddress) -> None:
     [
         ("web1", "expected an IP address"),
         ("", "expected an IP address"),
-        ("0.0.0.0", "is not the address of one machine"),
-        ("::", "is not the address of one machine"),
-        ("224.0.0.1", "is not the address of one machine"),
+        ("0.0.0.0", "is not the address of a single machine"),
+        ("::", "is not the address of a single machine"),
+        ("224.0.0.1", "is not the address of a single machine"),
         ("127.0.0.1:7000", "no other machine reaches"),
         ("[::1]:7000", "no other machine reaches"),
-        ("fe80::1", "one link only"),
+        ("fe80::1", "one network link only"),
         ("10.0.0.5:80", "expected a port from 1024 to 65535"),
         ("10.0.0.5:", "expected a port from 1024 to 65535"),
         ("10.0.0.5:seven", "expected a port from 1024 to 65535"),
@@ -96,7 +96,7 @@ def test_the_address_comes_from_the_configuration_of_ssh(tmp_path: Path, monkeyp
     # The server is here, so its address is this machine's on the way to the generator.
     monkeypatch.setenv("KTRIAL_SSH", ssh_that_prints(tmp_path, "user me\nhostname 127.0.0.1"))
     with pytest.raises(
-        BadInput, match=r"ssh connects to load1 at 127\.0\.0\.1, and no other machine reaches"
+        BadInput, match=r"ssh connects to load1 at 127\.0\.0\.1, but no other machine reaches"
     ) as caught:
         send_load_from(app(), "ssh:load1", None)
     assert caught.value.hint == "add --load-address ADDRESS, the address at which load1 reaches this machine"
@@ -104,5 +104,5 @@ def test_the_address_comes_from_the_configuration_of_ssh(tmp_path: Path, monkeyp
     with pytest.raises(BadInput, match=r"cannot find the address of no-such-machine.invalid: "):
         send_load_from(app(), "ssh:load1", None)
     monkeypatch.setenv("KTRIAL_SSH", ssh_that_prints(tmp_path, "bad configuration", 255))
-    with pytest.raises(KtrialError, match="cannot read ssh's configuration of load1"):
+    with pytest.raises(KtrialError, match="cannot read ssh's configuration for load1"):
         send_load_from(cast("Any", app()), "ssh:load1", None)

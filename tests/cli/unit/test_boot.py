@@ -114,7 +114,7 @@ def busy(machine: FakeRoot) -> None:
         (boot_with_grub, ["ro"], 2, "ro is on the kernel command line already", "leave out ro"),
         (boot_with_grub, ["-rhgb"], 2, "cannot remove rhgb: it is not on the kernel command line", "/proc/cmdline"),
         (boot_with_grub, ["ktrial.boot=x"], 2, "cannot set ktrial.boot", ""),
-        (boot_with_grub, [OTHER, "/boot/vmlinuz-7.0"], 2, "two kernels", "name only one"),
+        (boot_with_grub, [OTHER, "/boot/vmlinuz-7.0"], 2, "two kernels", "name only one kernel"),
         (boot_with_grub, ["/boot/none"], 2, "unknown kernel: '/boot/none'", "install this kernel"),
     ],
 )
@@ -343,7 +343,7 @@ def test_a_trial_over_boots_shows_its_entries_and_starts_nothing_without_yes(mac
 def test_without_a_trial_over_boots_there_is_nothing_to_stop(machine: FakeRoot) -> None:
     done = machine.run("trial", "stop")
     assert done.status == 4
-    assert "cannot stop a trial: no live or unattended trial is running, and none boots this machine\n" in done.err
+    assert "cannot stop a trial: no live or unattended trial is running, and no trial boots this machine\n" in done.err
     assert "next: interrupt any other trial with Ctrl-C" in done.err
 
 

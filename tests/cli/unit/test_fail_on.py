@@ -74,7 +74,7 @@ def test_the_data_must_prove_that_it_is_worse_by_more(words: list[str], limit: s
     "option, told",
     [
         ("worse>5%", "a limit follows a colon: worse:5%"),
-        ("better:5%", "better takes no limit; only worse and different do"),
+        ("better:5%", "better takes no limit; only worse and different take a limit"),
         ("worse:5", "expected a limit such as worse:5%, got 'worse:5'"),
         ("different:", "expected a limit such as different:5%, got 'different:'"),
         ("worse:-5%", "expected a limit such as worse:5%, got 'worse:-5%'"),

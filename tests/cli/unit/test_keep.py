@@ -96,7 +96,7 @@ def test_a_trial_of_placebos_has_no_arm_to_keep(root: FakeRoot) -> None:
     }
     stored = msgspec.structs.replace(kept.stored, file=msgspec.structs.replace(file, arms=arms))
     done = with_trial(root, kept=Kept(stored, kept.log, kept.records)).run("keep", TRIAL, "--yes")
-    assert (done.status, f"{TRIAL} has no arm but placebos" in done.err) == (2, True)
+    assert (done.status, f"{TRIAL} has no arms except placebos" in done.err) == (2, True)
 
 
 def test_a_setting_that_is_named_is_kept_with_its_verdict_whatever_that_is(tried: FakeRoot) -> None:

@@ -45,7 +45,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
         (
             ("vm.swappiness=10", *SOURCE, "--poll", "5s", "--period", "8s"),
             2,
-            "reads the source every 5 s, but a period is 8 s",
+            "reads the source every 5 s, less than twice in a period of 8 s",
         ),
         (("vm.swappiness=10", *SOURCE, "--period", "1h", "--for", "2h"), 2, "7 blocks of 2 h 0 min do not fit into 2h"),
     ],

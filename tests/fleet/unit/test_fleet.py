@@ -312,7 +312,7 @@ def test_another_coordinator_goes_on_from_the_log() -> None:
         ("blocks = 5", "fleet: blocks = 5 allows no verdict"),
         ("waves = []", "cannot read waves = []"),
         ('waves = ["110%"]', "cannot read waves = ['110%']"),
-        ("at_once = 0", "at_once = 0 measures no machine"),
+        ("at_once = 0", "expected at_once of 1 or more, got 0"),
         ("guard_error = 0.5", "expected guard_error above 0 and at most 0.2, got 0.5"),
         ('patience = "0s"', "expected patience above 0, got '0s'"),
         ('design = "pairs"\nmatch = []', "the design 'pairs' needs facts in `match`"),

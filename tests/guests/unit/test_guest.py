@@ -31,9 +31,9 @@ def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_than_the_guests_memory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"a guest needs twice the size of its files \(3 MiB\)") as caught:
+    with pytest.raises(BadInput, match="a guest needs twice the size of its files, which take 3 MiB") as caught:
         boot(tmp_path, kernels.image(), 4 << 20, {"/bin/large": b"x" * (3 << 20)})
-    assert caught.value.hint == "give the guest at least 7MiB"
+    assert caught.value.hint == "give the guest at least 7MiB of memory"
 
 
 def test_memory_without_a_unit_is_in_bytes() -> None:

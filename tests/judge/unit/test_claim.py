@@ -152,7 +152,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     "text, said",
     [
         (b"\xff", "not UTF-8 text (byte 0)"),
-        (b"x = [", ":1: TOML: "),
+        (b"x = [", ":1: invalid TOML: "),
         (b"", "the file has no claims"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\n", "says"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\nsays='+1%'\nwho='me'\n", ":6:1: "),

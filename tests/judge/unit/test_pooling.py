@@ -59,7 +59,7 @@ def test_one_machine_is_its_interval_turned_into_an_error() -> None:
 
 
 def test_too_little_is_refused() -> None:
-    with pytest.raises(BadInput, match="2 machines"):
+    with pytest.raises(BadInput, match="too few machines to pool: 2"):
         pool([machine(0, 1), machine(0, 1)])
     with pytest.raises(BadInput, match="6 blocks"):
         machine_effect("desk", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])

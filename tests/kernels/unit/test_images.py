@@ -43,7 +43,7 @@ def test_installed_kernels_by_version(root: Path) -> None:
 def test_kernels_by_path(root: Path) -> None:
     images = Images(root / "nothing")
     assert images.find(str(root / "boot/vmlinuz-6.12.7-test")).config == kernels.CONFIG
-    with pytest.raises(BadInput, match="2 kernels in this folder"):
+    with pytest.raises(BadInput, match="this folder holds 2 kernels"):
         images.find(str(root))
     with pytest.raises(BadInput, match="no kernel in this folder"):
         images.find(str(root / "boot"))

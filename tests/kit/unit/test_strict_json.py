@@ -52,5 +52,5 @@ def test_a_typed_document_has_one_error(data: bytes, shape: type[Flat]) -> None:
 
 
 def test_nested_toml_is_bad_input() -> None:
-    with pytest.raises(BadInput, match=r"f\.toml: TOML: nested too deeply"):
+    with pytest.raises(BadInput, match=r"f\.toml: cannot read TOML: nested too deeply"):
         toml.parse("a = " + "[" * 100_000, "f.toml", Flat, "hint")

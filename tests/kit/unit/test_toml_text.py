@@ -29,7 +29,7 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
         ("[[arm]]\ncap = 1\n[[arm]]\ncap = 'x'\n", "f.toml:4:1: arm[1].cap: expected `int`, got `str`"),
         ("cap = 1\ncup = 2\n", "f.toml:2:1: object contains unknown field `cup`"),
         ("cap = 1\n[design]\ncup = 2\n", "f.toml:3:1: design: object contains unknown field `cup`"),
-        ("cap = 1 2\n", "f.toml:1:9: TOML: expected newline or end of document after a statement"),
+        ("cap = 1 2\n", "f.toml:1:9: invalid TOML: expected newline or end of document after a statement"),
     ],
 )
 def test_the_place_is_told(text: str, told: str) -> None:

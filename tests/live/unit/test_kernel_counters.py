@@ -91,7 +91,7 @@ def test_another_process_with_the_number_is_not_measured() -> None:
     assert one.poll(now=stat(101)) == [0.02]
     for _ in range(4):
         assert one.poll(now=stat(3, began=9000)) == []
-    assert "another one has its number" in (one.over(0, 5).why or "")
+    assert "another process now has its number" in (one.over(0, 5).why or "")
     one.machine.files.clear()
     one.poll()
     one.clock.pass_s(10)

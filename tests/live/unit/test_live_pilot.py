@@ -165,7 +165,7 @@ def test_the_time_that_is_allowed_is_kept() -> None:
     [
         (samples_of(np.ones(59)), "read the primary metric 59 times, too few"),
         (samples_of([1.0] * 99 + [0.0]), "values of zero or below"),
-        (samples_of(np.linspace(1, 2, 60)), "cannot plan periods: the pilot lasted 1 min and must last"),
+        (samples_of(np.linspace(1, 2, 60)), "cannot plan periods: the pilot lasted 1 min but must last"),
         ([*samples_of(np.ones(99), 1), Sample(0, 1.0)], "not in chronological order"),
         ([Sample(5, 1.0)] * 99, "most samples of the pilot have the same time"),
     ],

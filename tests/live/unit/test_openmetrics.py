@@ -241,6 +241,6 @@ def test_a_period_must_hold_two_readings() -> None:
     clock = StillClock()
     metric = LiveMetric("m", "lower", "openmetrics:http://h/metrics?name=a&poll=30s")
     source = OpenMetricsSource(metric, world(clock, web=FakeWeb("a 1\n"), period_s=45))
-    with pytest.raises(BadInput, match="reads the source every 30 s, but a period is 45 s") as error:
+    with pytest.raises(BadInput, match="reads the source every 30 s, less than twice in a period of 45 s") as error:
         source.begin()
     assert "--period 60s" in (error.value.hint or "")

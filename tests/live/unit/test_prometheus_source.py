@@ -176,7 +176,7 @@ def test_a_period_holds_two_scrapes() -> None:
     clock = StillClock()
     metric = LiveMetric("m", "lower", "prometheus:http://h?query=load")
     source = PrometheusSource(metric, world(clock, web=FakePrometheus(clock), period_s=15))
-    with pytest.raises(BadInput, match="scrapes this metric every 10 s, but a period is 15 s") as error:
+    with pytest.raises(BadInput, match="scrapes this metric every 10 s, less than twice in a period of 15 s") as error:
         source.begin()
     assert "--period 20s" in (error.value.hint or "")
 

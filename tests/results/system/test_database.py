@@ -89,7 +89,7 @@ def test_other_places_are_refused(url: str, said: str) -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG and more")
-    with pytest.raises(BadInput, match="another kind of file"):
+    with pytest.raises(BadInput, match="it is not an SQLite database"):
         Database.open(str(tmp_path / "picture.png"))
     with pytest.raises(BadInput, match="is a folder"):
         Database.open(str(tmp_path))

@@ -275,7 +275,7 @@ def test_what_runs_tell_groups_and_blocks_and_chooses_them() -> None:
             "use an attribute that differs between the runs: host, note",
         ),
         ({"where": ("host",)}, "--where 'host': missing value", "write NAME=VALUE"),
-        ({"where": ("host=z",)}, "--where matches no run", "use one of the values of host: x, y"),
+        ({"where": ("host=z",)}, "--where host=z: no run matches", "use one of the values of host: x, y"),
         ({"by": "note", "label": "a"}, "--by and the name 'a' both name the groups", "leave out --by or the name 'a'"),
     ],
 )

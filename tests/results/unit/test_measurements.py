@@ -30,7 +30,7 @@ MEASURED = {
     "csv": Sign(
         "made-units-in-cells", "11.25 ms", "input.csv:3: '-11.25' is not a time of 0 or more (a value of column 'p99')"
     ),
-    "fio": Sign("3.33-rand-read", "91094057", "'-91094057' is not a finite number of 0 or more (bw_bytes)"),
+    "fio": Sign("3.33-rand-read", "91094057", "-91094057 is not a finite number of 0 or more (bw_bytes)"),
     "frame-samples": Sign("made-telemetry", "26.21", "'-26.21' is not a finite number of 0 or more (frame_time_ms)"),
     "go-bench": Sign(
         "1.26-five-units", "26.20 ns/op", "input.txt:6: '-26.20' is not a time of 0 or more (a value in ns/op)"
@@ -38,10 +38,10 @@ MEASURED = {
     "google-benchmark": Sign(
         "1.7.1-repetitions",
         "17.666019827512923",
-        "'-17.666019827512923' is not a finite number of 0 or more (benchmarks[0].real_time)",
+        "-17.666019827512923 is not a finite number of 0 or more (benchmarks[0].real_time)",
     ),
     "hyperfine": Sign(
-        "1.15-failing", "0.010740298", "'-0.010740298' is not a finite number of 0 or more (results[0].times[0])"
+        "1.15-failing", "0.010740298", "-0.010740298 is not a finite number of 0 or more (results[0].times[0])"
     ),
     "ktrial-bench": Sign(
         "two-runs", '0.000678,\n     "unit"', "'-0.000678' is not a time of 0 or more (runs[1]: a value of user)"
@@ -70,7 +70,7 @@ MEASURED = {
     "pyperf": Sign(
         "2.10-timeit",
         "3.4190999940619806e-06",
-        "'-3.4190999940619806e-06' is not a number above 0 and up to 1e30 (benchmarks[0].runs[0]",
+        "-3.4190999940619806e-06 is not a number above 0 and up to 1e30 (benchmarks[0].runs[0]",
     ),
     "schbench": Sign("2021-12-text", "123264", "'-123264' is not"),
 }

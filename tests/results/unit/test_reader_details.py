@@ -100,7 +100,7 @@ def test_values_of_pyperf_are_seconds_unless_it_says_otherwise(unit: str | None,
     run, _ = pyperf.read(data, "f.json", ImportOptions()).runs
     assert [one.unit for one in run.measurements] == [base]
     assert run.attributes["hostname"] == "h"
-    with pytest.raises(BadRun, match="'hour'"):
+    with pytest.raises(BadRun, match='"hour"'):
         pyperf.read_pyperf(pyperf_of(unit="hour"))
 
 

@@ -100,7 +100,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (lkp, matrix("a", "a", x=[1, 2]), "a list of different paths (stats_source)"),
         (lkp, matrix("a", "b", x=[0, 0]), "a matrix of statistics: all its values are 0"),
         (mmtests, extract(_ModuleName=5), "a string (document._ModuleName)"),
-        (mmtests, extract(values=()), "a table of operations with values: no operation has one"),
+        (mmtests, extract(values=()), "a table of operations that have values"),
         (phoronix, "<Other/>", "the root <PhoronixTestSuite>"),
         (phoronix, suite(""), "a file of results: it has no <Result>"),
         (

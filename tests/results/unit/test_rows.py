@@ -157,7 +157,7 @@ def test_values_of_columns_that_are_groups_need_no_name() -> None:
         ({"by": "host"}, "cannot combine --groups with --by: each column of --groups is a group"),
         ({"values": ("a", "b")}, "cannot combine --groups with a second --value: each column of --groups is a group"),
         ({"label": "stock"}, "cannot combine --groups with the name 'stock': each column of --groups is a group"),
-        ({"values": ("host",)}, "--value 'host' is already the name of a column"),
+        ({"values": ("host",)}, "cannot name the values 'host': a column has this name"),
     ],
 )
 def test_options_that_contradict_groups_are_refused(options: dict[str, Any], said: str) -> None:

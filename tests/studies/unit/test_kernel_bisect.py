@@ -141,7 +141,7 @@ def test_each_boot_differs_in_a_word_and_the_first_is_made_twice() -> None:
     [
         ({"failure": "the kernel panicked"}, "abc: the kernel panicked"),
         ({"ended": ProgramEnded(status=3), "stderr": b"oops\n"}, r"the program exited with status 3 \(oops\)"),
-        ({"stdout": b"nothing"}, "a number, or the agent's reply"),
+        ({"stdout": b"nothing"}, "a number or an agent's reply"),
     ],
 )
 def test_a_boot_that_gives_no_number_cannot_be_told(more: dict[str, object], why: str) -> None:

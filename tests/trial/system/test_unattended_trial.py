@@ -192,7 +192,7 @@ def test_a_killed_head_loses_no_run_and_makes_none_twice(place: Place) -> None:
     process.kill("head")
     process.wait()
     refused = place.run("trial", "resume")
-    assert (refused.status, "carries out a plan" in refused.err) == (4, True), refused.err
+    assert (refused.status, "is carrying out a plan" in refused.err) == (4, True), refused.err
     end = time.monotonic() + LIMIT_S
     while place.workers():
         assert time.monotonic() < end

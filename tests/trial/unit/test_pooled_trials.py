@@ -87,7 +87,7 @@ def test_it_comes_out_again_from_its_bundle_without_a_name_of_a_host(machine: Fa
     "words, said",
     [
         (TRIALS, "belongs to a trial, which has its own protocol"),
-        (["--pool", *TRIALS, "messages-dd"], 'environment of the arm case is {"TOOL":"other"}, not {'),
+        (["--pool", *TRIALS, "messages-dd"], '`environment` of its arm case is {"TOOL":"other"}, not {'),
         (["--pool", *TRIALS[:2], "messages-ee"], "cannot pool messages-ee: it is not over"),
         (["--pool", "stock=messages-aa", "messages-bb"], "is a trial, whose arms already have names"),
         (["--pool", "messages-aa"], "all runs are from one machine"),
@@ -102,7 +102,7 @@ def test_what_cannot_be_pooled_is_said(machine: FakeRoot, words: list[str], said
 @pytest.mark.parametrize(
     "one, other, said",
     [
-        ({}, {"margin": 0.05}, "b and a ask different questions: margin is 0.05, not unset"),
+        ({}, {"margin": 0.05}, "cannot pool b with a: its margin is 0.05, not unset"),
         ({"margin": 0.0}, {"margin": 0.05}, "margin is 0.05, not 0.0"),
         ({"suite": "quick"}, {"command": ("true",)}, 'suite is unset, not "quick"'),
         ({"parameters": {"n": 1}}, {}, 'parameters is unset, not {"n":1}'),

@@ -236,7 +236,7 @@ MANAGED = Reading(data=b"f\n", mode=0o444)
         (stormy([1.0] * 10, None), FakeMachine({}, FACTS), "does not exist on this machine"),
         (stormy([0.0] * 10, None), FakeMachine(HERE, {**FACTS, "cpu.online": [0]}), "no other CPU"),
         (stormy([], None), FakeMachine(HERE, FACTS), "lacks the CPUs of the frame thread"),
-        (stormy([1.0] * 10, None, "RES"), FakeMachine(HERE, FACTS), "each CPU handles its own"),
+        (stormy([1.0] * 10, None, "RES"), FakeMachine(HERE, FACTS), "every CPU has one of its own"),
         (stormy([1.0] * 10, None), FakeMachine({"/proc/irq/24/smp_affinity": MANAGED}, FACTS), "the kernel manages it"),
     ],
 )

@@ -198,7 +198,7 @@ def test_the_three_stages_of_xplane_are_three_outcomes() -> None:
         "fps-no-panel": 40.0,
         "fps-paused": 50.0,
     }
-    with pytest.raises(BadRun, match="three stages of the frame rate test, got 2"):
+    with pytest.raises(BadRun, match=r"three stages of the frame rate test, or one stage of a \.fdr replay, got 2"):
         read_frames((XPLANE + STAGE.format(900, "30.00") * 2).encode(), "Log.txt")
 
 

@@ -40,7 +40,7 @@ def test_a_source_that_is_not_active_says_why() -> None:
 
 def test_what_does_not_fit_together_is_refused() -> None:
     event = Event(kind="direct-reclaim", source="trace", begin_s=0.5)
-    with pytest.raises(ValueError, match="the source trace is not among vmstat"):
+    with pytest.raises(ValueError, match="the source trace is missing: there are only vmstat"):
         Recording(name="r", begin_s=0, end_s=1, sources=(ACTIVE,), events=(event,))
     with pytest.raises(ValueError, match="ends at"):
         Recording(name="r", begin_s=2, end_s=1)

@@ -62,7 +62,10 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run the load once. Raise BadInput for an invalid number; the agent checks the other values."""
+        """Return how to run the load once.
+
+        Raise BadInput for an unknown parameter or an invalid number; the agent checks the other values.
+        """
         complete = self._complete(parameters)
         for name, value in complete.items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:

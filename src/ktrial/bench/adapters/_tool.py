@@ -188,7 +188,10 @@ def everywhere(package: str) -> dict[str, str]:
 
 
 def command_line(parameters: Parameters, name: str = "program") -> list[str]:
-    """Split a parameter into words as a shell would; an empty parameter gives no words. Raise BadInput on failure."""
+    """Split a parameter into words as a shell would; an empty parameter gives no words.
+
+    Raise BadInput if the parameter is not text or cannot be split.
+    """
     text = parameters[name]
     if not isinstance(text, str):
         raise BadInput(

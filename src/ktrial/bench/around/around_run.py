@@ -87,7 +87,7 @@ class RunRecording:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The recording and its phases, or a file with the reason of a failure."""
+        """The recording and its phases, or a file that says why the recording failed."""
         if self._failed is not None:
             return {RECORDING_FAILED: self._failed.encode()}
         return {} if self._data is None else {RECORDING: self._data, **_phases(self._data)}
@@ -270,7 +270,7 @@ class RunWatching:
 
     @property
     def misread(self) -> tuple[str, ...]:
-        """Paths that a transaction set, whose value was in force before the first run and no longer is."""
+        """Paths that a transaction set and whose values, in force before the first run, are no longer in force."""
         return self._beside.misread if self._beside is not None else ()
 
     @property

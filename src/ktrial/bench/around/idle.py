@@ -59,9 +59,10 @@ class LastInput(NamedTuple):
 
 
 class IdleWatch:
-    """Watches for input with the user's rights. `others` returns what other programs use, or None.
+    """Watches for input with the user's rights.
 
-    If `is_patient` is false, `wait` raises MachineInUse instead of waiting.
+    `others` returns how much CPU time other programs use, None if they use little. If `is_patient` is false, `wait`
+    raises MachineInUse instead of waiting.
     """
 
     is_patient = True

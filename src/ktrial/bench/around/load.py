@@ -38,7 +38,7 @@ class _SpinResults(msgspec.Struct):
     slices: list[int]
 
     def rounds_until(self, moment_ns: int) -> float:
-        """Return the rounds from `start_ns` to `moment_ns`, interpolated within the last slice."""
+        """Return the number of rounds from `start_ns` to `moment_ns`, interpolated within the last slice."""
         past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
         whole = min(past_ns // self.slice_ns, len(self.slices))
         before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns

@@ -113,7 +113,7 @@ def called(
         raise BusError(f"{service.bus_name} did not answer: {why}") from None
     if reply.header.message_type is MessageType.error:
         name = reply.header.fields.get(HeaderFields.error_name, "an error without a name")
-        raise BusError(f"{service.bus_name} answered {name}")
+        raise BusError(f"{service.bus_name} reports {name}")
     return tuple(reply.body)
 
 

@@ -22,7 +22,7 @@ LOOK_EACH_S = 5.0
 
 
 class Settle:
-    """Waits before a run until the machine is back in its state before the first run."""
+    """Waits before a run until the machine is back in the state that it had before the first run."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -99,7 +99,7 @@ class StartGates:
         self._rested_ns = self._clock.monotonic_ns()
 
     def busy(self) -> str | None:
-        """Return how much CPU time other programs use now; None if the share is unknown or within its limit."""
+        """Return the share of CPU time that other programs use now; None if it is unknown or within its limit."""
         self.rest(BUSY_S)
         share, limit = self.watch.look().get("others_share"), self._limits.get("others", DEFAULTS["others"]).suspect
         if limit is None or not isinstance(share, int | float) or 100 * share <= limit:

@@ -208,7 +208,9 @@ class ContainerExecutor:
 
     def obtain_root(self, purpose: str) -> None:
         """Raise PrivilegeMissing: programs in the container cannot be root."""
-        raise PrivilegeMissing(f"{purpose} needs root, which --tools does not provide", hint="leave out --tools")
+        raise PrivilegeMissing(
+            f"{purpose} needs root, but --tools runs programs in a container without root", hint="leave out --tools"
+        )
 
     @property
     def container(self) -> Container:

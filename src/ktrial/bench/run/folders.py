@@ -34,7 +34,10 @@ class RunFolders(Protocol):
     """Makes, reads and removes the private directories of runs."""
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a directory, fresh if `for_program`. Loads of the agent may share it: their files have no names."""
+        """Return a directory, fresh if `for_program`.
+
+        Loads of the agent may share a directory, because their files have no names.
+        """
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
         """Return the output with the files that the run left; `*` in a name matches anything."""
@@ -195,7 +198,7 @@ class FoldersInGuest:
 class FoldersThere:
     """Directories on another machine, which the agent of the user's `session` makes.
 
-    When the session ends, the agent removes all of them except those of plans.
+    When the session ends, the agent removes all of them except the directories of plans.
     """
 
     def __init__(self, session: Callable[[], AgentSession]) -> None:
@@ -246,6 +249,6 @@ class FoldersThere:
         return content[:FILE_BYTES], True
 
     def remove(self, folder: Path) -> None:
-        """Remove the directory. If its session was lost, the directory is gone already."""
+        """Remove the directory. If the session was lost, the agent has removed the directory already."""
         with contextlib.suppress(AgentError):
             self._session().request("folder-remove", path=str(folder))

@@ -69,7 +69,7 @@ def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
 
 
 class Captures:
-    """A fresh private folder for captures, and `others`, in which only new files count.
+    """A fresh private folder for captures, and `others`: folders in which only new files count.
 
     Implements `bench.run.ports.CaptureFolder`.
     """

@@ -56,7 +56,7 @@ class GameThere:
         pass_on(sys.stderr, raw.stderr)
         if raw.failed is not None:
             raise KtrialError(
-                f"cannot start {argv[0]}: {raw.failed}", hint=f"check the path of {argv[0]} on that machine"
+                f"cannot start {argv[0]}: {raw.failed}", hint=f"check the path of {argv[0]} on the machine of --host"
             )
         return Exit.of(raw)
 

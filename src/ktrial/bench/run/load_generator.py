@@ -74,7 +74,7 @@ class GeneratorMachine(NamedTuple):
 
 
 class PlacedRun(NamedTuple):
-    """A run to send. `told` is the invocation with placeholders, for records; `words` maps each to its text."""
+    """A run to send. `told` is the invocation with placeholders, for records; `words` maps placeholders to texts."""
 
     told: Invocation
     invocation: Invocation

@@ -42,7 +42,10 @@ _RESETS = {"sync": "cannot write files back", "swap": "cannot reset swap", "cach
 
 
 class RunRequest(NamedTuple):
-    """A run to make; `tool_version` is the version that the tool printed, `settled` how the wait before it ended."""
+    """A run to make. `tool_version` is the version that the tool printed.
+
+    `settled` is the result of ktrial's wait before the run, if ktrial waited.
+    """
 
     number: int
     place: RunPlace
@@ -64,7 +67,7 @@ class _Course(NamedTuple):
 
 
 class Carries(Port):
-    """Something that carries out an invocation, such as an executor."""
+    """An executor, or something else that carries out an invocation."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution: ...
 

@@ -36,7 +36,7 @@ class MeasuringPlace:
         return self._machine
 
     def lock(self) -> None:
-        """Prevent other measurements of this user until `close`. Raise Busy if one is running."""
+        """Prevent other measurements of this user until `close`. Raise Busy if another measurement is running."""
         if self._lock is not None:
             return
         self._machine.measure()

@@ -79,7 +79,7 @@ class Executor(Protocol):
         """Whether root is available: ktrial is root, or can use sudo or the like."""
 
     def obtain_root(self, purpose: str) -> None:
-        """Get root now, before any run; a prompt for it shows the purpose."""
+        """Get root now, before any run; a prompt for root shows the purpose."""
 
     @property
     def container(self) -> Container | None:
@@ -94,7 +94,7 @@ class Executor(Protocol):
         """The programs of the guest in which this executor runs benchmarks; None on a real machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Return the path of each program, or None; look up bare names in the fixed folders."""
+        """Return the path of each program, None for a missing program; look up bare names in the fixed folders."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         """Run a program or load until it ends, reaches its limit or is interrupted. The output says which.

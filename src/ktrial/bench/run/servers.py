@@ -42,7 +42,7 @@ class Running:
         return self._ended
 
     def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
-        """Repeat `ask` for at most `limit_s` until it succeeds. Return why it did not succeed, or None."""
+        """Repeat `ask` for at most `limit_s` until it succeeds. Return why it did not succeed; None if it did."""
         end_ns = clock.monotonic_ns() + int(limit_s * 1e9)
         while True:
             said = why_failed(ask())

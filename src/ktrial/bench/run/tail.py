@@ -34,7 +34,9 @@ class LineTail:
             os.lseek(self._file, 0, os.SEEK_END)
         elif not stat.S_ISFIFO(mode):
             os.close(self._file)
-            raise BadInput(f"{path} is not a file or a named pipe", hint="name the log that the program writes")
+            raise BadInput(
+                f"{path} is neither a regular file nor a named pipe", hint="name the log that the program writes"
+            )
         self._rest = b""
         self._lines: list[FrameLine] = []
         self._lock = threading.Lock()

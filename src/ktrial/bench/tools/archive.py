@@ -26,7 +26,10 @@ _NAR_MAGIC = b"nix-archive-1"
 
 
 def tree_sha256(folder: Path) -> str:
-    """Return the digest of all files in `folder`. Raise KtrialError for special files and links that lead outside."""
+    """Return the digest of all files in `folder`.
+
+    Raise KtrialError for special files, and for links that lead outside the folder.
+    """
     digest = hashlib.sha256()
     _put(digest.update, _NAR_MAGIC)
     _put_node(digest.update, folder, folder.resolve())
@@ -55,7 +58,7 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
                 if left_bytes < 0 or left_files < 0:
                     raise KtrialError(
                         f"{shown} contains more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
-                        hint="check that the archive is the source of the tool",
+                        hint="with --from, name an archive that contains only the tool",
                     )
                 _unpack_member(shown, tar, member, into)
     except OSError as error:
@@ -82,7 +85,7 @@ def check_size(folder: Path) -> None:
         if size_bytes > TREE_BYTES or count > TREE_FILES:
             raise KtrialError(
                 f"{folder} contains more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
-                hint="name a source with --from that contains only the tool",
+                hint="with --from, name a source that contains only the tool",
             )
 
 
@@ -111,7 +114,7 @@ def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, in
         if linked.is_symlink() or not linked.is_file():
             raise _distrusted(
                 shown,
-                f"{member.name!r} links to {member.linkname!r}, which is not a file that precedes it in the archive",
+                f"{member.name!r} links to {member.linkname!r}, which is not an earlier file in the archive",
             )
         target.hardlink_to(linked)
     else:
@@ -151,7 +154,8 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
     elif stat.S_ISLNK(status.st_mode):
         if not path.resolve().is_relative_to(top):
             raise KtrialError(
-                f"{path} is a link that points outside the source", hint="remove the link from your copy of the source"
+                f"{path} is a link that points outside the source",
+                hint="remove the link from a copy of the source, and name that copy with --from",
             )
         _put(write, b"symlink")
         _put(write, b"target")
@@ -165,7 +169,8 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
             _put(write, b")")
     else:
         raise KtrialError(
-            f"{path} is not a file, folder or link", hint=f"remove {path.name} from your copy of the source"
+            f"{path} is not a file, folder or link",
+            hint=f"remove {path.name} from a copy of the source, and name that copy with --from",
         )
     _put(write, b")")
 

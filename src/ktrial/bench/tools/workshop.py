@@ -78,7 +78,7 @@ class Workshop:
             if path.stat().st_size > ARCHIVE_BYTES:
                 raise BadInput(
                     f"{path} is larger than {show_bytes(ARCHIVE_BYTES)}: no tool's source is that large",
-                    hint="name an archive with --from that contains only the tool",
+                    hint="with --from, name an archive that contains only the tool",
                 )
             archive = self._folder / "archive"
             shutil.copyfile(path, archive)
@@ -134,8 +134,8 @@ class Workshop:
         found = file_sha256(archive)
         if accepted_sha256 is None:
             raise KtrialError(
-                f"cannot verify {place}: you gave no SHA-256; the archive has {found}",
-                hint=f"use --accept-sha256 {found} if the publisher names the same SHA-256",
+                f"cannot verify {place}: you gave no SHA-256; the archive's SHA-256 is {found}",
+                hint=f"use --accept-sha256 {found} if the publisher names the same digest",
             )
         if found != accepted_sha256:
             raise KtrialError(

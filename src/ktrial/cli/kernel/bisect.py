@@ -90,9 +90,9 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
     ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
 
     ktrial builds commits in a copy of the tree and boots them in exact guests, where only the kernel and its arguments
-    decide the result. Each boot gets a different dummy argument. ktrial boots a commit until its outcome is clearly
-    closer to GOOD or to BAD, and skips a commit that stays undecided. ktrial names a commit only if its outcome also
-    differs from its parent's.
+    decide the result. Each boot gets a different dummy argument. ktrial boots a commit repeatedly, until its outcome
+    is clearly closer to GOOD or to BAD, and skips a commit that stays undecided. ktrial names a commit only if its
+    outcome also differs from its parent's.
 
     The outcome is LOAD.RESULT: one of ktrial's built-in loads (wakeup, pagefault, contextswitch, …) and one of its
     results; docs/formats.md lists all. With PROGRAM, the outcome is the number that PROGRAM prints as its last line.

@@ -23,10 +23,10 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
     ktrial kernel config linux --config running --set HZ_1000=y -o build
     ktrial kernel config linux --patch bore.patch --fragment arashi-t3b -o build
 
-    TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; ktrial never changes it. BASE
-    is running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration file, or a kernel's image
-    or package. ktrial reads back every requested symbol. If a symbol is not as requested, ktrial names the
-    missing dependency, and without --anyway writes nothing.
+    TREE is a folder, a git tree, a tar archive, or Debian's linux-source package; ktrial never changes it. BASE is
+    one of these words: running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig. It may also be a
+    configuration file, or the image or package of a kernel. ktrial reads back every requested symbol. If a symbol is
+    not as requested, ktrial names the missing dependency, and without --anyway writes nothing.
     """
     from ktrial.compare.files import write_file
     from ktrial.kernels.config.text import config_json, config_text

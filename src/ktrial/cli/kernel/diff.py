@@ -25,8 +25,8 @@ _MEMORY_BYTES = 1 << 30
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:
     """Show how two kernels differ: version, compiler, other properties, and the symbols of their configurations.
 
-    Name kernels as for `ktrial kernel inspect`. ktrial shows a symbol that a configuration lacks as -, and a
-    symbol that is off as n.
+    Name kernels as for `ktrial kernel inspect`. Among the symbols, - means that a configuration lacks the symbol,
+    and n that the symbol is off.
     """
     from ktrial.kernels.images.images import read_kernel
     from ktrial.kernels.images.text import diff_json, diff_text

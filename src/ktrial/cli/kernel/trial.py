@@ -114,8 +114,8 @@ def command(
 
     With --tree, ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target.
     ktrial keeps these kernels for later trials, and also compares each KERNEL with the baseline. FILE.toml is a
-    protocol with a [guest] table that describes the whole trial. In exact guests the clock counts instructions; ktrial
-    repeats the first boots of each configuration and requires identical results.
+    protocol that describes the whole trial and has a [guest] table. In exact guests the clock counts instructions;
+    ktrial repeats the first boots of each configuration and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import read_trial_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol

@@ -39,7 +39,7 @@ TOKEN = Form(r"[A-Za-z0-9_-]{43}", "the token that `plan` gave")
 
 
 class Parameter(NamedTuple):
-    """One argument of a tool: a word of a form, several words, a whole number in a range, or one of some choices."""
+    """One argument of a tool: a word or a list of words that fit `form`, a number in a range, or one of `choices`."""
 
     name: str
     help: str

@@ -55,7 +55,7 @@ class ToolAnswer(NamedTuple):
 
 
 class Permissions(NamedTuple):
-    """What the operator allows: writes at all, patterns of knobs, protocols by name, and the options of live work."""
+    """What the operator allows: any writes, knobs by pattern, protocols by name, and live trials with their options."""
 
     writes: bool
     knobs: tuple[str, ...]
@@ -152,7 +152,7 @@ class ToolCalls:
         if not self._allowed.writes:
             raise Refused("writes are not allowed", hint="ask the operator to start ktrial mcp with --allow-writes")
         if basis.skipped and action in {"try", "live", "trial_run", "keep"}:
-            raise Refused(f"cannot set {basis.skipped[0]} here as planned", hint=f"leave out {basis.skipped[0]}")
+            raise Refused(f"cannot set {basis.skipped[0]}: the plan skips it", hint=f"leave out {basis.skipped[0]}")
         if action == "live" and not self._allowed.live:
             raise Refused("live trials are not allowed", hint="ask the operator to start ktrial mcp with --live")
         refuse_knobs(basis.knobs, self._allowed.knobs)
@@ -217,7 +217,7 @@ class ToolCalls:
 
 
 class TrialHeard:
-    """Reads the events of a trial, which a command writes as JSON lines."""
+    """Reads the events of a trial from a command's JSON lines."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -255,7 +255,7 @@ class Basis(NamedTuple):
 def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Basis:
     """Return what an action would do. `document` is the JSON of the read-only command that shows it.
 
-    `more` is text that also counts for the digest. Raise BadInput if the transaction to revert is not in force.
+    The digest also covers the text `more`. Raise BadInput if the transaction to revert is not in force.
     """
     if action == "revert":
         number = arguments["transaction"]

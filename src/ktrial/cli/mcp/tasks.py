@@ -32,7 +32,7 @@ class TaskParams(RequestParams):
 
 
 class UpdateParams(TaskParams):
-    """Answers to a task's questions. No task of ktrial asks any."""
+    """Answers to a task's questions; ktrial's tasks ask no questions."""
 
     input_responses: dict[str, Any]
 
@@ -58,7 +58,7 @@ class LongCall:
         self.status, self.message, self.result, self.updated = status, message, result, self._now()
 
     def document(self, result_type: str) -> dict[str, Any]:
-        """Return the task in the form of the specification."""
+        """Return the task in the form that MCP specifies."""
         about = {
             "resultType": result_type,
             "taskId": self.name,

@@ -46,7 +46,7 @@ ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
 class AgentTool(NamedTuple):
     """A tool; `argv` returns the words after ktrial's global options.
 
-    If `is_long` is set, the command runs as a task, with words of the operator at the end. With `is_file`, the
+    If `is_long` is set, the command runs as a task, with the operator's words at the end. With `is_file`, the
     answer is the content of the file that the command's last word names. `without_root` holds the words to use
     instead if nobody can become root.
     """

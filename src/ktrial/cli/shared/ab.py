@@ -42,7 +42,7 @@ def _shell_words(shell: str | None, *, no_shell: bool) -> tuple[str, ...]:
     if shell is None or shell in _NO_SHELL:
         return ()
     if no_shell:
-        raise BadInput(f"cannot combine -N with --shell {shell}", hint="leave out -N or --shell")
+        raise BadInput(f"cannot combine -N (no shell) with --shell {shell}", hint="leave out -N or --shell")
     try:
         words = shlex.split("sh" if shell == "default" else shell)
     except ValueError as error:

@@ -279,14 +279,14 @@ def order_of(
 
 
 def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
-    """Return `cpus` or, if it is None on this machine, the CPUs that this process is confined to, if any."""
+    """Return `cpus` or, without `cpus` and --host, the CPUs that this process is confined to (None: not confined)."""
     if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
         app.say(f"ktrial is confined to CPUs {cpus} (taskset or cpuset): all runs use them, as with --cpus {cpus}")
     return cpus
 
 
 def cpus_left(facts: FactBook) -> str | None:
-    """Return the CPUs that this process is confined to, or None if it may use all that are online."""
+    """Return the CPUs that this process is confined to, or None if it may use all online CPUs."""
     online, left = frozenset(facts.value("cpu.online") or ()), os.sched_getaffinity(0)
     return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
@@ -407,7 +407,7 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput if an option in `given` is set, or if the suite acts between runs: exact guests can do neither."""
+    """Raise BadInput if exact guests cannot do what the suite or an option in `given` requires between runs."""
     from ktrial.bench.suite import Between
 
     culprit = next((option for option, is_given in given.items() if is_given), None)

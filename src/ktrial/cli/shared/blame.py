@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class Budgets(NamedTuple):
     """What is known about all settings together, and the limits on blocks.
 
-    `cap` limits a trial of random halves of the settings, `budget` a trial that confirms what the first one found.
+    `cap` limits a trial that measures random halves of the settings, `budget` any other trial of the blame.
     """
 
     known: KnownFacts | None

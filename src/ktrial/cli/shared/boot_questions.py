@@ -55,7 +55,7 @@ def ask_in_boots(
     fresh: bool,
     as_json: bool,
 ) -> int:
-    """Show how many boots the next trial and all trials need; with --yes start or resume."""
+    """Show how many boots the next trial and all trials need. With --yes, start or resume the next trial."""
     asked = None if fresh else _find_same(app, question)
     if asked is None:
         asked = BootQuestion(asked_unix_ms=app.clock.unix_ms(), question=question, left_out=left_out)
@@ -72,7 +72,7 @@ def ask_in_boots(
 
 
 def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
-    """Start the next trial of the question after one has ended; return whether there is a next one.
+    """Start the next trial of the question after a trial has ended; return whether there is a next trial.
 
     ktrial can make boot entries only in the default boot, so the machine boots its default entry in between.
     """
@@ -110,7 +110,7 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
         )
     if boots.start(following, due, as_json=False) != 0:
         raise KtrialError(
-            f"cannot continue {asked.question.name}: ktrial could not write its boot entries",
+            f"cannot continue {asked.question.name}: ktrial could not write the boot entries of {following.trial}",
             hint="remove the cause of the failure that the lines above show",
         )
     return True

@@ -103,7 +103,10 @@ class TrialBoots:
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
     def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:
-        """Show how often this trial boots the machine, and `overall` for all trials. Return whether to go on."""
+        """Show how often this trial boots the machine, and `overall`, a text about all trials.
+
+        Return whether to go on.
+        """
         if not as_json:
             text = _plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns())
             sys.stdout.write(text if overall is None else text + labelled("overall", overall, width=columns()) + "\n")
@@ -139,7 +142,7 @@ class TrialBoots:
 
 
 def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool) -> int:
-    """Show the boot entries and the number of boots; with --yes start the trial and boot its first arm."""
+    """Show the boot entries and the number of boots. With --yes, start the trial and boot its first arm."""
     boots = TrialBoots(app, file, consent)
     file = with_boot_signs(file, boots.releases)
     if not boots.agree(file, as_json=as_json):
@@ -208,7 +211,7 @@ def boots_text(count: int) -> str:
 def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, StoredTrial], bool]) -> int:
     """Measure the visit of this boot, then boot the next entry; clean up at the end of the trial.
 
-    When the trial is over, `then` may start another one; `then` returns whether it did.
+    When the trial is over, `then` may start another trial, and returns whether it started one.
     """
     stored = app.trials.find(name)
     if not boots_this_machine(stored.file):
@@ -325,11 +328,11 @@ def stop_in_boots(app: App, name: str | None) -> int:
     if running is None or asked != running:
         if asked is None:
             raise Refused(
-                "cannot stop a trial: no live or unattended trial is running, and none boots this machine",
+                "cannot stop a trial: no live or unattended trial is running, and no trial boots this machine",
                 hint="interrupt any other trial with Ctrl-C",
             )
         raise Refused(
-            f"cannot stop {asked}: it does not boot this machine now",
+            f"cannot stop {asked}: no boots are prepared for it",
             hint="run `ktrial boot status` to see what is prepared",
         )
     now = wait_until_judged(app, session)

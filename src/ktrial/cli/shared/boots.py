@@ -139,7 +139,7 @@ def read_attempt(app: App, maker: BootMaker, words: Sequence[str]) -> Attempt:
         is_file = word.endswith(".toml") and "=" not in word
         found = find_kernel(word, maker.grounds) if not (is_file or "=" in word or word.startswith("-")) else None
         if found is not None and kernel is not None:
-            raise BadInput(f"cannot try two kernels in one boot: {kernel} and {found}", hint="name only one")
+            raise BadInput(f"cannot try two kernels in one boot: {kernel} and {found}", hint="name only one kernel")
         if found is not None:
             kernel = found
         elif word in app.catalog.profiles or is_file:

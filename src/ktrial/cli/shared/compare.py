@@ -73,7 +73,7 @@ table_options = with_options(
     single(
         "--block",
         metavar="NAME",
-        help="Column or attribute NAME, such as host; ktrial pairs runs of different groups with the same NAME.",
+        help="Column or attribute, such as host, by whose value ktrial pairs runs of different groups.",
     ),
     single("--benchmark", metavar="COLUMN", help="CSV: column with the name of the benchmark."),
     single("--unit", metavar="UNIT", help="CSV: unit of the values, if no header names it."),
@@ -107,7 +107,7 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial that the only word names; None if there is none, or if the trial is part of a blame.
+    """Return the trial that a single word names; None for several words, for no trial, and for a blame's trial.
 
     A label or session with the same name takes precedence.
     """
@@ -118,7 +118,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
-    """Judge a trial by its own protocol. Raise BadInput if an option is set, because none may change the protocol."""
+    """Judge a trial by its own protocol. Raise BadInput if an option is set: options cannot change the protocol."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in options.items() if value]:

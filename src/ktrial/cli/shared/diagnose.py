@@ -34,7 +34,7 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
     """Raise BadInput for a file name that does not fit the report, or without `force` for an existing file.
 
-    Also raise BadInput if an option of `for_runs`, which all require --runs, is set without `runs`.
+    Also raise BadInput if an option in `for_runs` is set without `runs`: these options require --runs.
     """
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
         raise BadInput(f"{' and '.join(given)} require{'s'[: len(given) == 1]} --runs", hint="add --runs FILE.csv")

@@ -92,7 +92,7 @@ def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
 
 
 def tell(app: App, output: Path, made: PackedBundle, *, kept: bool) -> None:
-    """Report what a bundle contains, and what to check before publishing; with `kept` the bundle has all names."""
+    """Report what a bundle contains, and what to check before publishing. With `kept`, no names were replaced."""
     sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
     trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""
     app.say(f"{output}: {sessions}{trials}")

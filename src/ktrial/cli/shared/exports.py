@@ -165,7 +165,7 @@ def _refuse_other_content(place: Path, data: bytes, *, force: bool) -> None:
 def is_for_phone(chosen: Sequence[ExportTarget], output: Path | None) -> bool:
     """Return whether the target makes a module for phones.
 
-    Raise BadInput if targets are mixed or the output does not fit.
+    Raise BadInput if other targets are named too, or if `output` is a zip file but the target writes files.
     """
     modules = [target for target in chosen if target.on_phone]
     if modules and len(chosen) > 1:

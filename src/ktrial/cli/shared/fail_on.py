@@ -48,7 +48,8 @@ def _ask(context: click.Context, option: click.Parameter, text: str | None) -> N
             hint = "; a limit follows a colon: worse:5%" if name.startswith(tuple(_CHECKED)) else ""
             raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}{hint}", ctx=context, param=option)
         if colon and name not in _CHECKED:
-            raise click.BadParameter(f"{name} takes no limit; only worse and different do", ctx=context, param=option)
+            why = f"{name} takes no limit; only worse and different take a limit"
+            raise click.BadParameter(why, ctx=context, param=option)
         if colon and _PERCENT.fullmatch(limit) is None:
             raise click.BadParameter(f"expected a limit such as {name}:5%, got {word!r}", ctx=context, param=option)
         conditions.append((known[name], float(limit[:-1]) / 100 if colon else None))
@@ -135,7 +136,7 @@ def _check_limit(
 
 
 class ProvenContrast(NamedTuple):
-    """A contrast beyond the limit of --fail-on; `together` is its effect with the interval for `family` comparisons."""
+    """A contrast beyond the limit of --fail-on; `together` is its effect, corrected for `family` comparisons."""
 
     outcome: OutcomeComparison
     contrast: Contrast

@@ -356,7 +356,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
 
 
 def units_of(app: App, standing: FleetStanding) -> dict[str, Unit]:
-    """Return the unit of each outcome, from the first machine that finished; empty if none has."""
+    """Return the unit of each outcome, from the first machine that finished; empty if none has finished."""
     first = next(iter(standing.finished.values()), None)
     kept = None if first is None else app.trials.named(first)
     if kept is None:

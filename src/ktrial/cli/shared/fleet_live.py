@@ -56,11 +56,11 @@ def unread_machines(app: App, trial: FleetTrial, facts: Mapping[str, Mapping[str
 
 
 def end_with_coordinator(app: App, fleet: str, fence: int) -> None:
-    """End this process, as by `kill`, when the coordinator with this `fence` no longer holds the fleet's lease.
+    """Send this process SIGTERM when the coordinator with this `fence` no longer holds the fleet's lease.
 
     Each coordinator that takes over gets a higher number as its fence.
 
-    While the store is unreachable, end this process when the coordinator's lease would have expired.
+    While the store is unreachable, send SIGTERM when the coordinator's lease would have expired.
     """
 
     @cache

@@ -215,9 +215,9 @@ def show_protocol(app: App, file: TrialFile) -> None:
 
 
 def read_trial_file(ctx: click.Context, words: tuple[str, ...]) -> TrialFile:
-    """Return the protocol in the file that the only word names.
+    """Return the protocol in the file that the first word names.
 
-    Raise BadInput if the protocol is not for guests, or if an option also describes the trial.
+    Raise BadInput if the protocol is not for guests, or if another word or an option also describes the trial.
     """
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file

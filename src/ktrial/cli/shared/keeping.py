@@ -272,7 +272,7 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
 def confirm_guarded(guarded: Sequence[GuardedWord], confirmed: Collection[str], *, may_ask: bool) -> None:
     """Ask the user to confirm each kernel argument of `guarded` whose name is not in `confirmed`.
 
-    Raise Refused instead of asking unless `may_ask` is true. Raise BadInput if a confirmed name needs no confirmation.
+    If `may_ask` is false, raise Refused instead. Raise BadInput if a name in `confirmed` needs no confirmation.
     """
     from ktrial.tuning.plans.confirm import must_type
 

@@ -106,12 +106,12 @@ def _boot_exact(
 
 
 def kernel_from_anywhere(word: str) -> str:
-    """Return a word for the kernel that also works in another folder."""
+    """Return a word that names the same kernel from every folder."""
     return word if word == RUNNING or not Path(word).exists() else str(Path(word).absolute())
 
 
 def tool_from_anywhere(word: str) -> str:
-    """Return a word for the program that also works in another folder.
+    """Return a word that names the same program from every folder.
 
     A name without a slash needs no change, because it is found in PATH.
     """

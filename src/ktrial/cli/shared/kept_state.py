@@ -38,7 +38,7 @@ class SeenDrift(NamedTuple):
 
 
 def read_kept(app: App, session: AgentSession, *, to_write: bool) -> KeptState:
-    """Return the journal and the kept files. With `to_write`, raise Refused for a file that the journal lacks."""
+    """Return the journal and the kept files. With `to_write`, raise Refused for a file that is not in the journal."""
 
     def look(status: Status) -> KeptState:
         return KeptState(status, kept_files(session, status, to_write=to_write))

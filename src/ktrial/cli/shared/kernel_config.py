@@ -85,7 +85,7 @@ class Wishes(NamedTuple):
 
 
 class PreparedKernel(NamedTuple):
-    """Sources, compiler and configuration, ready to write or build. `flagged` is a target set by compiler flags."""
+    """Sources, compiler and configuration, ready to write or build. `flagged` is a target that compiler flags set."""
 
     opened: Opened
     toolchain: Toolchain
@@ -162,7 +162,7 @@ def _base(wishes: Wishes) -> str:
         return str(own)
     from ktrial.kernels.config.configure import BASES
 
-    raise BadInput("no base configuration", hint=f"add --config with a file or one of {', '.join(BASES)}")
+    raise BadInput("no base configuration", hint=f"add --config with a file, or with one of: {', '.join(BASES)}")
 
 
 def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
@@ -213,5 +213,5 @@ def _of_file(word: str) -> list[Wish]:
     try:
         lines = read_fragment(Path(word).read_bytes(), word)
     except UnreadableOutput as error:
-        raise BadInput(error.message, hint="write one symbol a line, such as CONFIG_HZ_1000=y") from None
+        raise BadInput(error.message, hint="write one symbol per line, such as CONFIG_HZ_1000=y") from None
     return [Wish(line.symbol, line.value, f"{word}:{line.number}") for line in lines]

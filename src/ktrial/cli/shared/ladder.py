@@ -57,7 +57,7 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
-    """Return the patches of tiers that ktrial builds; None without sources."""
+    """Return the patches of the tiers' kernels; None if ktrial builds no kernels."""
     if recipe_of(options, "patches") is None:
         return None
     patches: dict[str, tuple[str, ...]] = {}
@@ -111,7 +111,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 
 
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
-    """Print the protocol, which kernels exist already, and which tiers will not run."""
+    """Print the protocol, the kernels that exist already, and the tiers that will not run."""
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
     show_protocol(app, ladder_trial(ladder, template))
     return 0
@@ -120,7 +120,7 @@ def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
 def planned(
     app: App, ladder: Ladder, template: TrialFile, catalog: Catalog, *, allow_dangerous: bool
 ) -> dict[str, Plan]:
-    """Return the plan of each tier, made on this machine or in a guest with its kernel."""
+    """Return the plan of each tier, made on this machine or in a guest with the tier's kernel."""
 
     def plan(machine: Machine, names: Collection[str]) -> dict[str, Plan]:
         some = ladder._replace(arms={name: ladder.arms[name] for name in names})

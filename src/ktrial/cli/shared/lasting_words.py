@@ -39,7 +39,7 @@ class NamedSettings(NamedTuple):
 
     @property
     def not_exported(self) -> tuple[Omission, ...]:
-        """What no target of `ktrial export` can hold."""
+        """The skipped settings, and the scheduler, which no target of `ktrial export` can start."""
         if self.scheduler is None:
             return self.left_out
         arm = self.request.origin.removeprefix("trial ")
@@ -139,7 +139,7 @@ def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better
     if not arms:
-        raise BadInput(f"{stored.trial} has no arm but placebos", hint="name a trial whose arms change settings")
+        raise BadInput(f"{stored.trial} has no arms except placebos", hint="name a trial whose arms change settings")
     if len(meant) != 1:
         shown = ", ".join(f"{stored.trial}/{one}" for one in better or arms)
         kind = "better arms" if better else "arms, and none is better"

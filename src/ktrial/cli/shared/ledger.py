@@ -94,7 +94,7 @@ def _is_own(app: App, session: StoredSession) -> bool:
 
 
 def own_machine(app: App) -> OwnMachine:
-    """Return the names of this machine, plain and as its bundles replace them, and the boots of its own results."""
+    """Return this machine's names, plain and as its bundles replace them, and the boots that it measured in."""
     from ktrial.evidence.unpack import CAME, OwnMachine
     from ktrial.kit.scrub import Scrubber
 

@@ -225,7 +225,7 @@ class OnLiveWork:
 
 
 def check_live(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Raise the errors that the start of this trial would raise before it switches anything; read every source once."""
+    """Raise the errors that this trial would raise before its first switch. Read every source once."""
     refuse_unrated(live_of(file))
     file = with_roles(app, file)
     look_at(app, file, allow_dangerous=allow_dangerous)

@@ -48,7 +48,7 @@ def _not_running(app: App, name: str | None) -> Refused:
 
 
 def continue_running(app: App, stored: StoredTrial) -> bool:
-    """Let a trial that another process runs continue; return False if no process runs it."""
+    """Tell the process that runs this trial to continue it; return False if no process runs the trial."""
     if stored.trial not in running_trials(desk_folder()):
         return False
     ask_of(desk_folder(), stored.trial, "run")

@@ -46,7 +46,7 @@ _MOST_OF_TIME, _PLANNED_TIME = 0.25, 0.9
 
 
 class PlannedPeriods(NamedTuple):
-    """The trial with its periods, and what the pilot saw of the control by metric."""
+    """The trial with its periods, and the samples of the control by metric, from before the trial."""
 
     file: TrialFile
     control: Mapping[str, Sequence[Sample]]
@@ -79,7 +79,7 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
 
 
 def checked_metrics(app: App, file: TrialFile, settle_s: float) -> tuple[WatchedMetric, ...]:
-    """Return the metrics, each at the pace of its source. Read every source once, but change and store nothing.
+    """Return the metrics, each with the reading interval of its source. Read every source once; store nothing.
 
     Raise BadInput for a trial that its sources or times make impossible, UnknownName for an unknown metric.
     """
@@ -231,7 +231,7 @@ def _within_time(file: TrialFile) -> TrialFile:
     for_s, quiet = live_of(file).for_s, live_of(file).quiet_hours
     if quiet is not None and block_seconds(file) > DAY_S - quiet.length_s:
         raise BadInput(
-            "a block is longer than the hours that are not quiet", hint="shorten the period or the quiet hours"
+            "a block is longer than the time between quiet hours", hint="shorten the period or the quiet hours"
         )
     if for_s is None:
         return file

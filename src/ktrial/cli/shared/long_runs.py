@@ -56,7 +56,7 @@ class LongRunQuestion:
 class TimedTrial:
     """Passes the events of a trial to its progress, and asks as soon as it is clear that the trial takes long.
 
-    If several trials answer a question, `most_visits` and `most_s` limit the visits and seconds of all together.
+    If several trials answer a question, `most_visits` and `most_s` limit the visits and seconds of all trials together.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TimedTrial:
             self._question.expect(whole_s, f"aborted; {how}")
 
     def expect(self, protocol: Protocol, cap_s: float | None) -> None:
-        """Ask before the trial begins if it is known to take long; for several trials, also report the time of all."""
+        """Ask before the trial begins if it is known to take long; also report the total time of several trials."""
         self._then_visits = 0
         if cap_s is None:
             return
@@ -123,7 +123,7 @@ def newest_runs(app: App, benchmarks: Set[str]) -> list[Mapping[str, Any]]:
 
 
 def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> float | None:
-    """Return how long a trial with `blocks` complete blocks still takes up to its cap.
+    """Return how much longer a trial with `blocks` complete blocks takes until its cap.
 
     Return None if unknown, as in guests, whose boots take time too.
     """

@@ -100,7 +100,7 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
 def next_visit(
     app: App, name: str | None, *, done: str | None, dry_run: bool, allow_dangerous: bool, as_json: bool
 ) -> int:
-    """Make the next visit if its arm is in force, or only show the visit with `dry_run`.
+    """Make the next visit if its arm is in force. With `dry_run`, only show the visit.
 
     After the last visit, print the verdict.
     """

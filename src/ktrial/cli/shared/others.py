@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def verdicts_elsewhere(
     app: App, machine: Machine, is_wanted: Callable[[LedgerEntry], bool] = lambda entry: True
 ) -> tuple[OthersVerdict, ...]:
-    """Return verdicts of others, those of the most similar machines first. Report a damaged file instead of raising."""
+    """Return verdicts of other machines, the most similar machines first. Report a damaged file; raise no error."""
     try:
         ledger = read_others(app)
     except KtrialError as error:
@@ -36,7 +36,7 @@ def verdicts_elsewhere(
 
 
 def import_others(app: App, path: Path, signers: Path | None) -> tuple[MergedOthers, str | None]:
-    """Recheck a bundle, and add its verdicts to the ledger of others; also return who signed it, if that was checked.
+    """Recheck a bundle, and add its verdicts to the ledger of other machines. Also return the verified signer, if any.
 
     Raise Refused if the recheck finds a difference.
     """
@@ -105,7 +105,7 @@ def forget_others(app: App, source: str) -> int:
 
 
 def read_others(app: App) -> OthersLedger | None:
-    """Return the ledger of others; None if nothing was imported. Raise KtrialError if the file is damaged."""
+    """Return the ledger of other machines; None if nothing was imported. Raise KtrialError if the file is damaged."""
     file = app.ledger_file.of_others()
     data = file.read()
     if data is None:

@@ -37,7 +37,7 @@ class ProfileEdit(NamedTuple):
 
 
 def begin_edit(app: App, name: str, own: str | None) -> ProfileEdit:
-    """Return the edit of the user's profile `name`, or of a copy of `name` as `own`."""
+    """Return the edit of the user's profile `name`, or of a copy of `name` that is called `own`."""
     catalog, (name,) = app.catalog_for([name])
     if name not in catalog.profiles:
         raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list all profiles")
@@ -94,7 +94,7 @@ def write_draft(edit: ProfileEdit) -> bool:
 
 
 def open_editor(edit: ProfileEdit) -> bool:
-    """Run the editor of the user on the draft and wait for its end; return False if no editor is set."""
+    """Open the draft in the user's editor, and wait until the editor ends; return False if no editor is set."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     hint = f"run the same command again to continue with your text in {edit.draft}"
     try:

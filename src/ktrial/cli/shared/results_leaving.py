@@ -123,7 +123,7 @@ def _address(text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         raise BadInput(
             f"--metrics-port {text}: not a port",
-            hint="use a port up to 65535, such as 9187, or 0.0.0.0:9187 for everybody",
+            hint="use a port up to 65535, such as 9187, or 0.0.0.0:9187 to admit other machines",
         )
     return (match[1] or _HERE).strip("[]"), int(match[2])
 

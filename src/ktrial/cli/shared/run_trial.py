@@ -83,7 +83,7 @@ class Venue(Protocol):
     ready: Prepared
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the protocol; with `profile`, measure the noise first."""
+        """Fix the protocol; with `profile`, measure a noise profile first."""
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
         """Return gates that ktrial cannot check here."""
@@ -91,7 +91,7 @@ class Venue(Protocol):
     def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm that has changed since the start. Raise Refused for any other change."""
+        """Return the first arm that has changed since the start, or None. Raise Refused for any other change."""
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         """Continue the trial until it ends or is interrupted."""
@@ -166,7 +166,7 @@ def venue_of(
     """
     if boots_this_machine(file):
         raise Refused(
-            "cannot compare kernels or their arguments with this command: it does not reboot",
+            "this command cannot compare kernels or kernel arguments, because it does not reboot",
             hint="use `ktrial try`, `trial run`, `blame`, `ladder` or `kernel trial`",
         )
     if file.live:

@@ -158,7 +158,7 @@ def _tell_two_at_boot(app: App) -> None:
 
 
 def startable(app: App, file: TrialFile) -> TrialFile:
-    """Start each scheduler once, and return the trial without schedulers that the kernel does not show in force.
+    """Start each scheduler once, and return the trial with only the schedulers that the kernel showed in force.
 
     Raise BadInput if no scheduler is left.
     """

@@ -108,7 +108,7 @@ class SearchRun:
             )
         if state.question.space != question.space:
             raise Refused(
-                f"cannot resume {name}: values of this machine have changed since the search began",
+                f"cannot resume {name}: the values of the control have changed since the search began",
                 hint="restore the values, or start over with --fresh",
             )
         return state

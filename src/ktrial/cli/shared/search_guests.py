@@ -43,7 +43,7 @@ Tried = tuple[str | None, dict[str, "Scalar"]]
 
 
 class SearchGuests(NamedTuple):
-    """The guests of a search, and the kernel (a path or a name) that each kernel word of the space means."""
+    """The guests of a search; `kernels` maps each kernel word of the space to a path or a name."""
 
     guest: GuestFile
     kernels: Mapping[str, str]
@@ -70,7 +70,7 @@ def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any
     outside = next((one for one in file.dimension if one.kinds[0] in {"placeholder", "environment"}), None)
     if outside is not None:
         raise BadInput(
-            f"cannot search {outside.name} in guests: they measure suites, not a command of yours",
+            f"cannot search {outside.name} in guests: guests measure suites, not your own command",
             hint=f"remove {outside.name} from the space, or leave out the options for guests",
         )
     if any(one.kconfig for one in file.dimension) and isinstance(guest.kernel, str):
@@ -93,7 +93,7 @@ def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any
 
 @contextmanager
 def planning_session(app: App, file: SpaceFile, trial: TrialFile) -> Iterator[AgentSession]:
-    """Yield a session that shows the control's values: of this machine, or of a guest that boots for it."""
+    """Yield a session that shows the control's values: on this machine, or in a guest booted for the session."""
     if trial.guest is None or all(one.knob is None for one in file.dimension):
         yield app.best_session("planning the space")
         return
@@ -130,7 +130,7 @@ def kernel_text(app: App, question: SearchQuestion) -> str:
 def guest_visit_seconds(app: App, file: TrialFile) -> float | None:
     """Return how long a visit takes with its boot, from the newest trial in guests of this kind, if any.
 
-    Exact guests boot side by side, so that a visit takes less than its boot.
+    Exact guests boot side by side; a visit may therefore take less time than its boot.
     """
     for stored in app.trials.all():
         if stored.file.guest is None or _kind(stored.file) != _kind(file):

@@ -248,7 +248,7 @@ def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
         return int(text) if isinstance(one.low, int) else float(text)
     except ValueError:
         raise BadInput(
-            f"{one.name} reads {text!r} here, which is not a number",
+            f"cannot search a range of {one.name}: its value on this machine is {text!r}, not a number",
             hint=f"give {one.name} a list of values in the space file, instead of a range",
         ) from None
 

@@ -36,7 +36,7 @@ def find_unfinished(
 ) -> tuple[Question, list[BlamePart]]:
     """Return the newest stored question that equals `question` and has no answer, with its trials.
 
-    Without one, return `question` and no trials.
+    If no stored question qualifies, return `question` and no trials.
     """
     for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
@@ -47,7 +47,7 @@ def find_unfinished(
 
 
 def iter_started(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePart]]]:
-    """Yield the stored questions of this title, the newest first: name, seed and trials so far."""
+    """Yield the stored questions with this title, the newest first: name, seed and trials so far."""
     groups: dict[str, list[StoredTrial]] = {}
     for stored in app.trials.all():
         if stored.file.part is not None and stored.file.part.rpartition("-")[0] == title:

@@ -64,7 +64,7 @@ def _fence(ctx: click.Context, _: click.Parameter, given: int | None) -> None:
 
 
 no_profile_option = click.option(
-    "--no-profile", is_flag=True, help="Plan without measuring the noise of this machine first."
+    "--no-profile", is_flag=True, help="Plan without a noise profile (how much runs differ here), and measure none."
 )
 unattended_option = click.option(
     "--unattended", is_flag=True, help="Let the machine carry out blocks (rounds) by itself, even if ktrial is killed."
@@ -107,7 +107,7 @@ watched_options = with_options(
         "covariates",
         multiple=True,
         metavar="SPEC",
-        help="Metric that explains noise, such as load, in the form of `ktrial live --metric`. Repeatable.",
+        help="Metric, such as the load, that explains noise; written like `ktrial live --metric`. Repeatable.",
     ),
     click.option("--adjust", is_flag=True, help="Judge the outcomes as if each --covariate were always the same."),
     click.option(

@@ -54,13 +54,13 @@ def refuse_in_guests(host: Host, file: TrialFile) -> None:
     """Raise BadInput for a comparison of commands in a guest, which gets all its programs when it boots."""
     if file.compares_commands and (host.is_exact or host.guest_tools is not None):
         raise BadInput(
-            f"--host {host.word} cannot compare commands: a guest gets its programs when it boots",
+            f"cannot compare commands with --host {host.word}: a guest gets its programs when it boots",
             hint="leave out --host, or name another machine with ssh:NAME",
         )
 
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
-    """Find everything that the protocol names on this machine. Raise an error if something is missing."""
+    """Find on this machine everything that the protocol names. Raise an error if something is missing."""
     if not app.may_run_trials:
         raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     if app.host is not None:
@@ -75,14 +75,15 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     beside = [name for name, one in extras.items() if msgspec.structs.replace(one, measured=None) != ArmExtras()]
     if beside and app.host is not None:
         raise BadInput(
-            f"arm {beside[0]} runs programs of this machine, which --host {app.host.word} lacks",
+            f"cannot run arm {beside[0]} with --host {app.host.word}: "
+            "the commands, scheduler or build of an arm run only on this machine",
             hint="leave out --host",
         )
     return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
 
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> tuple[Task, ...]:
-    """Return what the trial would measure. Raise every error that ktrial can find without measuring.
+    """Return what the trial would measure. Raise an error for a problem that ktrial can find without measuring.
 
     For guests, check only what the trial would measure.
     """
@@ -100,7 +101,7 @@ def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> N
         return
     if not ask or not is_terminal():
         raise Refused(
-            f"this trial detects {sight_text(forecast)}",
+            f"cannot detect the requested effect: with this noise, ktrial detects {sight_text(forecast)}",
             hint=f"{more_text(forecast)}; or add --anyway to detect larger effects only",
         )
 

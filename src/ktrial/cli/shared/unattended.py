@@ -92,7 +92,7 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
 
 
 def needs_of(app: App) -> Unattended:
-    """Return what the machine needs to carry out plans of a trial, after asking for root."""
+    """Ask for root; return the sessions and folders with which the machine carries out a trial's plans."""
     root = app.root_session(_PURPOSE)
     if app.host is not None:
         folders = FoldersThere(lambda: app.user_session)
@@ -120,7 +120,7 @@ def finish_running(app: App, stored: StoredTrial) -> None:
 def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     """Raise Refused while the machine carries out a plan, or has runs of this trial that nobody has fetched.
 
-    Check nothing if that would need a prompt.
+    Check nothing if reading the plans would need a password prompt.
     """
     root = app.best_session("looking for plans")
     if not root.is_root or "unattended-status" not in root.hello.get("capabilities", ()):
@@ -146,7 +146,7 @@ def _has_unfetched(app: App, stored: StoredTrial) -> bool:
 
 
 def stop_trial(app: App, name: str | None) -> int:
-    """Stop a live trial, or a trial that this machine continues by itself from a plan or over boots."""
+    """Stop a live trial, an unattended trial, or a trial that boots this machine."""
     if stop_running(app, name):
         return 0
     root = app.root_session("stopping a trial")

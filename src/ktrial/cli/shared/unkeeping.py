@@ -78,7 +78,7 @@ def plan_undo(
 
 
 def old_values(app: App, session: AgentSession, addresses: set[str], status: Status) -> Plan:
-    """Return the plan that restores the values from before these settings were kept in this boot."""
+    """Return the plan that restores the values that these settings had before they were kept in this boot."""
     old: dict[str, Any] = {}
     for one in kept_transactions(status):
         for step in one.steps if one.this_boot else ():

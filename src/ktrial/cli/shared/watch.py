@@ -44,7 +44,7 @@ def rates(words: Sequence[str]) -> dict[str, float]:
 
 
 def least(words: Sequence[str]) -> dict[str, float]:
-    """Return the shortest event to record, in seconds, by kind or by kind and device.
+    """Return how long an event must last to be recorded, in seconds, by kind or by kind and device.
 
     The words are like `block-io=10ms` or, for one device, `block-io:vda=2ms`. Raise BadInput for other text.
     """
@@ -70,9 +70,10 @@ def short_seconds(text: str, option: str) -> float:
 
 
 def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None, *, here: bool = True) -> Path:
-    """Return the wanted folder, or a new one named after the time, if possible on a disk that is not watched.
+    """Return the wanted folder. By default, return a new path named after the time.
 
-    Without `here` ktrial watches another host, so any disk of this machine is suitable.
+    The default is on a disk that is not watched, if possible. If `here` is false, ktrial watches another host,
+    and any disk of this machine is suitable.
     """
     if wanted is not None:
         return wanted
@@ -105,13 +106,13 @@ def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[
 def untraced(why: str) -> str:
     """Return the warning that tracing failed.
 
-    ktrial prints it at the start, when the user can still fix the cause.
+    ktrial prints the warning at the start, when the user can still fix the cause.
     """
     return clean(f"not tracing events: {why}") + "\n"
 
 
 class WatchShown:
-    """Prints lines for people, or events for programs, during a watch.
+    """Prints lines for people, or JSON for programs, during a watch.
 
     Each line contains the events since the previous line, every event exactly once.
     """

@@ -63,7 +63,7 @@ class LinesAtEnd:
 def watched_program(
     app: App, words: Sequence[str], limit_s: float, *, variables: Sequence[str], clean: bool, as_json: bool
 ) -> HeldProgram | GuestProgram:
-    """Return a stopped program of the user, which the watch starts. Raise BadInput if it cannot start.
+    """Return the user's program, stopped until the watch starts it. Raise BadInput if it cannot start.
 
     On another host the program gets only the variables that the user names.
     """
@@ -89,7 +89,7 @@ def watched_program(
 
 
 def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
-    """Start a frame loop, and return the loop with its lines. The loop ends when nobody reads the lines."""
+    """Start a frame loop, and return it with the reader of its lines. The loop ends when nobody reads the lines."""
     if app.host is not None:
         lines = LinesAtEnd()
         argv = (app.host.agent, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))

@@ -38,7 +38,7 @@ _around_options = with_options(
         "--prepare",
         multiple=True,
         metavar="COMMAND",
-        help="Command to run before each run, not measured. Give one for all commands, or one for each.",
+        help="Command to run before each run, not measured. Give one --prepare for all commands, or one for each.",
     ),
     click.option(
         "-s",
@@ -70,7 +70,7 @@ _around_options = with_options(
         "names",
         multiple=True,
         metavar="NAME",
-        help="Name to show for a command, in the order of the commands. Repeatable.",
+        help="Name to show for a command; the first -n names the first command, and so on. Repeatable.",
     ),
     click.option("-S", "--shell", metavar="SHELL", help="Shell that runs the commands, such as bash.  [none]"),
     click.option("-N", "no_shell", is_flag=True, help="Run the commands without a shell. This is the default."),
@@ -147,7 +147,7 @@ def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **
 
     A block (round) runs each command once. ktrial compares each command with the first, and decides after seven blocks
     at the earliest; more commands or a campaign need more blocks. In a campaign ktrial prints one line; the exit
-    status is then 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
+    status is then 0 to keep the second command, 3 to revert to the first, 4 if the campaign has no decision left.
     """
     from ktrial.cli.shared.ab import arms_of_line, exporter, protocol_of_commands
     from ktrial.cli.shared.run_trial import run_file, show_protocol

@@ -107,7 +107,7 @@ def status(app: App, as_json: bool) -> int:
 def keep(
     ctx: click.Context, loader: str | None, yes: bool, yes_dangerous: bool, yes_security: tuple[str, ...], as_json: bool
 ) -> int:
-    """Write the arguments and the kernel of a healthy `ktrial boot try` into the configuration of GRUB."""
+    """Write the arguments and kernel of a healthy `ktrial boot try` into GRUB's configuration (no other loader's)."""
     from ktrial.cli.shared.boots import end_kept, loader_to_keep, read_status, words_to_keep
     from ktrial.cli.verbs.keep import command as keep_settings
 

@@ -64,8 +64,9 @@ def command(
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     Measured numbers stay. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    Others can check the bundle with `ktrial recheck`. For a trial, its session is enough. For any other comparison, use
-    --comparison to add the file that `ktrial compare -o` wrote; ktrial recomputes the comparison before packing.
+    Others can check the bundle with `ktrial recheck`. To check a trial, they need only its session. For any other
+    comparison, use --comparison to add the file that `ktrial compare -o` wrote; ktrial recomputes the comparison before
+    packing.
 
     With --sign, ssh-keygen signs the bundle and writes OUT.tar.zst.sig; publish both files. With --verify, the exit
     status is 1 unless somebody in the file of --signers signed exactly this bundle.

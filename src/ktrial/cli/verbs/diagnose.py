@@ -63,7 +63,7 @@ def command(
     \b
     ktrial diagnose flight/            # all files of a folder are one recording
     ktrial diagnose sar.json
-    ktrial diagnose vmstat.log         # of `vmstat -t 1`; without -t, add --interval 1s
+    ktrial diagnose vmstat.log         # output of `vmstat -t 1`; without -t, add --interval 1s
     ktrial diagnose --runs stock.csv monday/ tuesday/      # a file for `ktrial compare`
 
     Make a recording with `ktrial watch -o FOLDER`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and

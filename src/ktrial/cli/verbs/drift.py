@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """Compare the settings that `ktrial keep` wrote with the live values, and check their files for changes.
+    """Compare kept settings (see `ktrial keep`) with the live values, and check their files for changes.
 
     The exit status is 3 if a value has changed or is missing or unreadable, or if somebody edited a file. For a
     changed value, ktrial names the file or service that set it, if known.

@@ -63,8 +63,8 @@ def command(
 
     ktrial only writes the files; it changes no setting of this machine. Each file says why each setting is there, with
     the verdict of a trial or "not tested on this machine". If no chosen target can express a setting, ktrial names
-    the targets that can, and writes nothing. From a trial, ktrial takes the only configuration (arm), or the only one
-    that was better; otherwise write TRIAL/ARM.
+    the targets that can, and writes nothing. From a trial with several configurations (arms),
+    ktrial takes the arm that was better; if none was, or several were, write TRIAL/ARM.
 
     \b
     ktrial export --list

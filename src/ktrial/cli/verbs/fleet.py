@@ -53,7 +53,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def run(app: App, /, file: Path, **options: Any) -> int:
-    """Run the trial that the protocol FILE describes on many machines, wave by wave (docs/fleets.md).
+    """Run the trial of the protocol FILE on many machines, wave by wave (docs/fleets.md).
 
     If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it. If a wave does harm or
     gives no result, ktrial stops the trial and restores the machines; the exit status is then 3.
@@ -112,7 +112,7 @@ def collect(
     return collect_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
 
 
-@command.command(short_help="Make a proven setting last on all machines.")
+@command.command(short_help="Keep a proven setting on all machines.")
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
 @click.option("--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the arm that is better]")

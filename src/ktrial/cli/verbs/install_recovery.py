@@ -11,7 +11,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_json
 
 
-@click.command(short_help="Undo interrupted changes at every boot.")
+@click.command(short_help="Install a unit that undoes interrupted changes at boot.")
 @click.option("--remove", is_flag=True, help="Remove the unit and the copy of the agent.")
 @json_option
 @click.pass_obj

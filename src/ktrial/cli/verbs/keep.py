@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @settings_words("TRIAL|TRANSACTION|PROFILE|FILE|KNOB=VALUE…", lasting_words)
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named KNOBs, or everything if none is named.")
-@click.option("--accept", is_flag=True, help="Keep what a ktrial update changed in the named or in all kept PROFILEs.")
+@click.option("--accept", is_flag=True, help="Update the kept PROFILEs (default: all) to this version of ktrial.")
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
 @click.option("--anyway", is_flag=True, help="Write even if another file or service overrides the value.")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are several.")

@@ -57,7 +57,7 @@ from ktrial.kit.errors import BadInput, Refused
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Compare tiers of settings: each with the tier below it, and with the lowest tier or the unchanged machine.
+    """Compare tiers of settings: each with the tier below it and with the control (lowest tier or unchanged machine).
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99

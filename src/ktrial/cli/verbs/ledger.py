@@ -15,7 +15,7 @@ from ktrial.kit.errors import Contradiction
 
 
 class ShowsLedger(click.Group):
-    """A group that runs `show` unless its first word names another of its commands."""
+    """A group that runs `show` unless the first argument is `--help` or names one of its commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_named = bool(args) and args[0] in {*self.commands, *ctx.help_option_names}
@@ -27,7 +27,7 @@ def command() -> None:
     """List every setting that was tried in a trial on this machine, with its verdict.
 
     `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`. Verdicts of others, from imported bundles, come
-    after your own. Such verdicts never count as evidence about this machine.
+    after your own. Verdicts of others never count as evidence about this machine.
     """
 
 
@@ -83,12 +83,12 @@ def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
 def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -> None:
     """Recheck BUNDLE, then add its verdicts to the ledger, under "tried elsewhere".
 
-    `ktrial ledger` lists these verdicts after your own, beginning with the most similar machines. Such verdicts never
-    count as evidence about this machine: `keep` and `retest` ignore them; `explain`, `suggest` and `status` only show
-    them.
+    `ktrial ledger` lists these verdicts after your own, beginning with the most similar machines. Verdicts from
+    elsewhere never count as evidence about this machine: `keep` and `retest` ignore them; `explain`, `suggest` and
+    `status` only show them.
 
-    ktrial refuses a bundle whose verdicts do not follow from its runs, and one that --keep-identity made. It also
-    refuses a bundle of this machine or without verdicts, which `ktrial import` accepts.
+    ktrial refuses a bundle that `ktrial bundle --keep-identity` made, or whose verdicts do not follow from its runs.
+    For a bundle of this machine, or a bundle without verdicts, use `ktrial import`.
     """
     from ktrial.cli.shared.others import import_others
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -86,9 +85,11 @@ def command(
         raise BadInput(f"{option} requires --allow-writes", hint=f"add --allow-writes, or leave out {option}")
     files = _by_name(protocols)
     if importlib.util.find_spec("mcp") is None:
+        from ktrial.kit.own_code import install_step
+
         raise KtrialError(
             "cannot serve: the package mcp, which the extra `mcp` brings, is not installed",
-            hint=f"{sys.executable} -m pip install '{_EXTRA}'",
+            hint=install_step(_EXTRA, "mcp"),
         )
     from ktrial.agent.user_folders import state_folder
     from ktrial.cli.mcp.calls import Permissions

@@ -41,8 +41,8 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
     ktrial profile edit ktweak --as mine
     ktrial profile edit mine
 
-    Your own profiles are in ~/.config/ktrial/profiles. The copy names the profile and the version of ktrial that it
-    comes from. The copy includes the settings of the profiles that the original extends; no update of ktrial changes
+    Your own profiles are in ~/.config/ktrial/profiles. The copy names the original, and the version of ktrial that
+    made the copy. The copy includes the settings of the profiles that the original extends; no update of ktrial changes
     the copy. ktrial checks your text before using it. A text with a mistake stays a draft, and the same command opens
     the draft again. Without a terminal or an editor, ktrial only copies.
     """

@@ -29,8 +29,8 @@ from ktrial.kit.errors import BadInput
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write a comparison or trial as a folder for a git repository.
 
-    The folder has a README.md, charts and the runs as JSON. If ktrial knows commands that repeat the comparison, they
-    are in reproduce.sh.
+    The folder has a README.md, charts and the runs as JSON. If ktrial knows commands that repeat the comparison,
+    reproduce.sh contains them.
 
     --data adds the sessions with their raw output, but without names of hosts and users, serial numbers and MAC
     addresses. ktrial then computes the published comparison from these sessions.

@@ -21,8 +21,8 @@ EXIT_CHANGED = 1
 def command(app: App, sessions: tuple[str, ...], as_json: bool) -> int:
     """Check that this version of ktrial still reads the stored numbers from the raw output.
 
-    ktrial parses the output of each SESSION again, or of all sessions. ktrial shows which stored numbers would change,
-    and writes nothing. The exit status is 1 if anything would change. `ktrial recheck` checks a bundle or a published
+    ktrial parses the output of each SESSION again (default: all sessions), shows which stored numbers would change, and
+    writes nothing. The exit status is 1 if anything would change. `ktrial recheck` checks a bundle or a published
     folder, `ktrial trial recheck` a stored trial.
     """
     from ktrial.evidence.reparse import reparse

@@ -41,7 +41,7 @@ _WIDE, _NARROW = 900, 400
 @click.option(
     "--outcome",
     metavar="OUTCOME",
-    help="For .svg and .png: outcome to draw, in charts of one outcome.  [the primary outcome]",
+    help="For .svg and .png charts of one outcome: the outcome to draw.  [the primary outcome]",
 )
 @click.option("--summary", is_flag=True, help="Write a few lines of Markdown, for the summary of a CI step.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")

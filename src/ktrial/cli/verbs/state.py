@@ -103,7 +103,7 @@ def diff(
     ktrial state save before
     ktrial state diff before now
 
-    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored SESSION, or a LABEL for its newest state. If a
+    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored SESSION, or a LABEL (its newest state). If a
     session has several states, write SESSION:PLACE, such as SESSION:end. A difference is declared if --declared or
     --plan names it, or if `ktrial apply` made it and the transaction is still in force.
     """

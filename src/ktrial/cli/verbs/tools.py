@@ -22,11 +22,11 @@ def command() -> None:
     """
 
 
-@command.command(name="list", short_help="List tools that ktrial can build, and the built ones.")
+@command.command(name="list", short_help="List tools that ktrial can build, and tools that it built.")
 @json_option
 @click.pass_obj
 def list_tools(app: App, as_json: bool) -> int:
-    """List the tools that ktrial can build, and the built ones with their source."""
+    """List the tools that ktrial can build, and the tools that it built, with their source."""
     from ktrial.bench.tool_files import load_recipes
     from ktrial.bench.tools_text import list_text
     from ktrial.kit.tables import columns

@@ -73,10 +73,11 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
 
     A trial compares up to eight settings. ktrial drops each setting that its trial does not show to be better, or that
     breaks a --guard. If several settings of a trial are better, ktrial tries them together; if they are not better
-    together, ktrial keeps only the best one.
+    together, only the best setting remains.
 
-    Then ktrial applies what is left in one transaction, until the next boot. On a terminal, ktrial asks first, unless
-    you give --json or --yes. The printed receipt gives the reasons, and the command that undoes the changes.
+    Then ktrial applies the remaining settings in one transaction, until the next boot. On a terminal, ktrial asks
+    first, unless you give --json or --yes. The printed receipt gives the reasons, and the command that undoes the
+    changes.
     """
     from functools import partial
 

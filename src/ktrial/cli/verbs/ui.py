@@ -60,7 +60,9 @@ def refuse_terminal() -> None:
 def refuse_without_extra() -> None:
     """Raise KtrialError if Textual is missing."""
     if importlib.util.find_spec("textual") is None:
+        from ktrial.kit.own_code import install_step
+
         raise KtrialError(
             "cannot draw a screen: Textual, which the extra `ui` brings, is not installed",
-            hint=f"{sys.executable} -m pip install '{_EXTRA}'",
+            hint=install_step(_EXTRA, "ui"),
         )

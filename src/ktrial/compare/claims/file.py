@@ -54,7 +54,7 @@ class TukeyPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A printed table. Its program prints a p outside of `p_ends` as the nearest end."""
+    """A printed table. The program that printed it shows a p outside of `p_ends` as the nearest end."""
 
     what: str
     group: tuple[TukeyGroup, ...]
@@ -63,7 +63,7 @@ class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ClaimFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All claims of one file. `source` says where they were published."""
+    """All claims of one file. `source` says where the claims were published."""
 
     source: str = ""
     about: str = ""

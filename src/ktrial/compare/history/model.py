@@ -29,7 +29,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Differs(msgspec.Struct, frozen=True, kw_only=True):
-    """A property that differs before and after a change; None if unknown."""
+    """A property that differs before and after a change; an unknown value is None."""
 
     name: str
     before: str | None

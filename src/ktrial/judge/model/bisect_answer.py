@@ -18,8 +18,8 @@ Why = Literal["found", "several steps", "untold", "unconfirmed", "spent"]
 class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
     """A tested commit.
 
-    `standing` is its side after `runs` boots, `value` the median of these boots. `why` says why ktrial could not test
-    the commit.
+    `standing` says whether the commit is good or bad after `runs` boots, and `value` is the median of these boots.
+    `why` says why ktrial could not test the commit.
     """
 
     commit: Commit

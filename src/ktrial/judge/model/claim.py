@@ -122,7 +122,7 @@ def parse_printed(text: str | float) -> ClaimedNumber:
 
 
 def parse_change(text: str, unit: Unit | None, direction: Direction | None, margin: float = 0.02) -> Stated:
-    """Parse a change into the ranges that it can mean for an outcome of this unit. Raise BadInput for other texts."""
+    """Parse a change into the ranges that it can mean for an outcome with this unit. Raise BadInput for other texts."""
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"cannot read the change {text!r}", hint=f"write {GRAMMAR}")

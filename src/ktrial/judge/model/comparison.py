@@ -239,7 +239,8 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that were excluded after their values were known.
 
-    `changed` names the outcomes whose verdict depends on the exclusion, `moved` the outcomes whose interval does.
+    `changed` names the outcomes whose verdict depends on the exclusion, `moved` the outcomes whose interval depends on
+    it.
     """
 
     what: str

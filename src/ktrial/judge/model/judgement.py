@@ -33,7 +33,8 @@ Guard = Literal["holds", "broken", "open"]
 class EValues(msgspec.Struct, frozen=True, kw_only=True):
     """Evidence (e-values) that may be checked after any block.
 
-    The three kinds speak against no difference, for an effect above -margin, and for an effect below the margin.
+    `no_difference` is evidence that there is a difference, `above_minus_margin` that the effect is above -margin, and
+    `below_margin` that the effect is below the margin.
     """
 
     no_difference: float
@@ -63,8 +64,8 @@ class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one outcome of one arm, compared with another arm.
 
     `verdict` is null while it is open, and for exploratory outcomes, which have `p` and `p_adjusted` instead. `blocks`
-    is how many blocks the verdict rests on. `needed` is how many would detect the requested effect with the noise of
-    this trial.
+    is how many blocks the verdict rests on. `needed` is how many blocks would detect the requested effect with the
+    noise of this trial.
     """
 
     outcome: str
@@ -87,9 +88,10 @@ class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of turning one setting on, adjusted for the named settings; larger is better.
+    """The effect of turning one setting on, adjusted for the suspected settings; larger is better.
 
-    The interval uses the error rate of naming a setting. A setting whose interval includes zero is not named.
+    `named` marks a suspected setting. The interval uses the error rate of suspecting a setting wrongly; a setting
+    whose interval includes zero is not suspected.
     """
 
     setting: str
@@ -102,7 +104,7 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
 class Screened(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome of a screening, the search for the responsible setting.
 
-    `blocks` counts the blocks up to its last look.
+    `blocks` counts the blocks up to the last look.
     """
 
     outcome: str

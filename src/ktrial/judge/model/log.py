@@ -38,7 +38,7 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Race(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A race, which chooses from many configurations those that deserve more runs, and gives no verdict.
 
-    After each block only the best `keep` share of the challengers stays. The arms of `stay` stay to the end.
+    After each block only the best challengers stay; `keep` is their share. Arms in `stay` stay to the end.
     """
 
     keep: float = 0.34
@@ -56,7 +56,8 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
     """How one outcome is judged. `margin` is relative; for a guard it is how much worse the arm may be.
 
     On the scale `log` values must be above zero; `count` is for counters that may be zero, per unit of work.
-    `resolution` is the step of the tool in the outcome's unit, `quantile` is 0.99 if the outcome is a p99.
+    `resolution` is the smallest step in which the tool reports values, in the outcome's unit. `quantile` is 0.99 for
+    a p99.
     """
 
     direction: Direction
@@ -70,14 +71,14 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="protocol"):
     """Everything fixed before the first run. In a ladder `arms` are in the order of the tiers, the control first.
 
-    `questions` compares each arm with the control, or in a ladder each tier with the tier before it and the control. If
-    `cap` is null, ktrial plans it after seven blocks, up to `budget`. `profile` holds differences of A/A blocks (both
-    arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. With
-    `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
-    blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several
-    machines. With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed` trial
-    makes all blocks up to its cap, even after its verdicts are clear. With `adjust`, verdicts hold at equal values of
-    these covariates.
+    `questions` says what is compared: each arm with the control or, in a ladder, each tier with the tier before it and
+    with the control. If `cap` is null, ktrial plans it after seven blocks, up to `budget`. `profile` holds differences
+    of A/A blocks (both arms the same) by outcome. `varies` are identities that arms may change, such as the kernel.
+    With `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows
+    more blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on
+    several machines. With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed`
+    trial makes all blocks up to its cap, even after its verdicts are clear. With `adjust`, verdicts hold at equal
+    values of these covariates.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"

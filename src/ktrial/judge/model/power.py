@@ -7,7 +7,7 @@ import msgspec
 
 
 class PowerAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect to detect, the margin (None for each outcome's own), and the maximum number of blocks."""
+    """The effect to detect, the margin (if None, each outcome has its own), and the maximum number of blocks."""
 
     detect: float
     margin: float | None
@@ -18,8 +18,8 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     """The power of one outcome. `pairs` of successive runs stand for A/A blocks; if figures are null, `why` says why.
 
     `block_sd` is the spread of block differences on the log scale. `needed` blocks detect the effect with 90 % power,
-    `needed_equivalent` blocks show that no effect exceeds the margin. `cap` is `needed` within the budget, and
-    `smallest_effect` is what `cap` blocks detect.
+    `needed_equivalent` blocks show that no effect exceeds the margin. `cap` is `needed`, rounded up to the next
+    possible cap, if the budget allows it. `smallest_effect` is the smallest effect that `cap` blocks detect.
     """
 
     arm: str

@@ -64,7 +64,7 @@ class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
 class AskedSource(msgspec.Struct, frozen=True, kw_only=True):
     """One argument of the question: sessions, the oldest first, or files.
 
-    Without a name, the groups of a file or the arms of a trial are the arms.
+    Without a name, each group of a file or arm of a trial becomes an arm of the comparison.
     """
 
     name: str | None

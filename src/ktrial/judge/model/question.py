@@ -13,11 +13,11 @@ from ktrial.kit.outcome import Direction
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One value with the known facts about its run; null if unknown.
+    """One value with facts about its run; unknown facts are null.
 
-    `place` is the run's place in the order of all runs. `block` is what it shares with runs of other arms (a round, a
-    host). `boot` and `machine` show what was repeated between runs. `covariate` is a number that may explain the
-    value, such as the temperature at the start.
+    `place` is the run's place in the order of all runs. `block` is what the run shares with runs of other arms (a
+    round, a host). `boot` and `machine` show what was repeated between runs. `covariate` is a number that may explain
+    the value, such as the temperature at the start.
     """
 
     value: float
@@ -29,8 +29,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome in all arms. `margin` is relative (0.02 is 2 %), `resolution` the step of the tool, if known.
+    """One outcome in all arms.
 
+    `margin` is relative (0.02 is 2 %), `resolution` the smallest step in which the tool reports values, if known.
     `tiers` are arms that build on each other; each tier is also compared with the tier before it. `pooled` compares on
     each machine and over all machines together. `explored` says why the outcome is exploratory even if no outcome is
     primary.

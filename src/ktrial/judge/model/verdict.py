@@ -19,8 +19,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """How much better an arm is than the control: above zero is better, whatever the direction of the outcome.
 
     On the scale `log`, `estimate` is the natural logarithm of the ratio of scores. On the scale `difference`, for
-    values that may be zero or negative, it is the difference of scores in the outcome's unit. `low` and `high` are its
-    interval at `confidence`, null if the data allow none. `method` names how it was estimated.
+    values that may be zero or negative, `estimate` is the difference of scores in the outcome's unit. `low` and `high`
+    are the ends of the interval at `confidence`, null if the data allow no interval. `method` names the estimator.
     """
 
     estimate: float

@@ -42,12 +42,12 @@ def value_log_ratio(score_log: float, direction: Direction | None) -> float:
 
 
 def percent_change(log_ratio: float) -> float:
-    """Return the change in percent of the old value; negative if the new value is smaller."""
+    """Return the change as a percentage of the old value; negative if the new value is smaller."""
     return 100 * math.expm1(min(log_ratio, _LARGEST))
 
 
 def percent_text(log_ratio: float, *, fine: bool = False) -> str:
-    """Return the change in percent of the old value: `-35 %`, `+54 %`; `fine` gives four digits."""
+    """Return the change as a percentage of the old value: `-35 %`, `+54 %`; `fine` gives four digits."""
     size = _percent_size(log_ratio, fine=fine)
     if size is None:
         return "0 %"
@@ -62,14 +62,14 @@ def size_text(log_size: float) -> str:
 
 
 def figure_text(log_ratio: float) -> str:
-    """Return a change of unknown unit with three digits: `-98.9 % (0.0108 times as much)`."""
+    """Return the change of a value whose unit is unknown: `-98.9 % (0.0108 times as much)`."""
     percent = percent_change(log_ratio)
     size = _percent_size(log_ratio) if percent < -99 else f"{abs(percent):.3g}"
     return f"{'-' if percent < 0 else '+'}{size or 0} % ({_times(log_ratio)} times as much)"
 
 
 def change_words(log_ratio: float, unit: Unit) -> str:
-    """Return the change in percent of the old value, with its noun: `35 % less time`, `54 % higher rate`."""
+    """Return the change as a percentage of the old value, with a noun: `35 % less time`, `54 % higher rate`."""
     size = _percent_size(log_ratio)
     noun = _NOUNS[unit]
     if size is None:
@@ -93,7 +93,7 @@ def times_range(low: float, high: float) -> str:
 
 
 def range_words(low: float, high: float) -> str:
-    """Return an interval of log ratios: `30 % to 39 % less`, `2 % less to 4 % more`, `378 to 431 times as much`."""
+    """Return a log-ratio interval in words: `30 % to 39 % less`, `2 % less to 4 % more`, `3 to 15 times as much`."""
     if max(low, high) > math.log(_LARGE):
         return f"{_times(min(low, high))} to {_times(max(low, high))} times as much"
     ends = sorted((low, high), key=abs) if low * high >= 0 else sorted((low, high))
@@ -109,13 +109,13 @@ def range_words(low: float, high: float) -> str:
 
 
 def range_text(low: float, high: float) -> str:
-    """Return a signed interval of log ratios, from low to high: `-39 % to -30 %`."""
+    """Return an interval of log ratios as signed percentages, the lower end first: `-39 % to -30 %`."""
     is_fine = _look_alike(low, high)
     return " to ".join(percent_text(end, fine=is_fine) for end in sorted((low, high)))
 
 
 def effect_text(effect: Effect | None, unit: Unit, direction: Direction | None) -> tuple[str, str]:
-    """Return the signed estimate and interval of an effect, in values, for the cells of a table."""
+    """Return an effect for two cells of a table: the signed change of the outcome's value, and its interval."""
     if effect is None:
         return "-", "-"
     low, high = _ends(effect, direction)
@@ -174,7 +174,7 @@ def _look_alike(low: float, high: float) -> bool:
 def _percent_size(log_ratio: float, *, fine: bool = False) -> str | None:
     """Return the size of the change in percent, None if it rounds to nothing. A decrease is never shown as 100 %."""
     if math.isnan(log_ratio):
-        raise ValueError("an effect must be a number")
+        raise ValueError("an effect must be a number, got NaN")
     size = abs(percent_change(log_ratio))
     if size < _SMALLEST_PERCENT / 2:
         return None
@@ -215,7 +215,7 @@ def _amount(value: float, unit: Unit, *, signed: bool = False) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """Return a p-value as text; a value below 0.0001 as `< 0.0001`."""
+    """Return a p-value as text: `< 0.0001` if it is smaller than that, `-` if there is none."""
     if p is None:
         return "-"
     if p < 0.0001:

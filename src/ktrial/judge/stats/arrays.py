@@ -22,7 +22,7 @@ def steps(rows: int, width: int) -> Iterator[slice]:
 
 
 def without_dust(values: Array) -> Array:
-    """Return each row divided by its largest size and rounded to 12 digits, so that rounding errors become ties."""
+    """Return each row divided by its largest absolute value and rounded to 12 digits: rounding errors become ties."""
     largest = np.max(np.abs(values), axis=1, keepdims=True)
     largest[largest == 0] = 1.0
     return np.asarray(np.round(values / largest, 12))

@@ -39,7 +39,7 @@ def _plain_ranks(blocks: int) -> Array:
 
 
 def signed_rank(differences: Array) -> tuple[Array, Array]:
-    """Return Wilcoxon's sums of positive ranks and two-sided p; zeros keep ranks (Pratt).
+    """Return Wilcoxon's sums of positive ranks, with two-sided p; zeros keep their ranks (Pratt).
 
     The p is exact, even with ties, unless there are many blocks.
     """
@@ -142,7 +142,7 @@ def sign_flip_floor(blocks: int) -> float:
 
 
 def sign_flip(differences: Array) -> tuple[Array, Array]:
-    """Return sums of differences and the two-sided p of their signs; above 13 blocks, patterns are sampled."""
+    """Return sums of differences and their two-sided p; with more than 13 blocks, p comes from random sign patterns."""
     patterns, _ = _flips(differences.shape[1])
     clean = without_dust(differences)
     p = np.empty(len(clean))

@@ -31,14 +31,14 @@ _SEED = 20261121
 
 
 class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of level before the value at `place` (from 0); `p` is not corrected."""
+    """A change of level before the value at `place` (from 0); `p` is not corrected for the number of change points."""
 
     place: int
     p: float
 
 
 def change_points(values: Array, alpha: float = 0.05) -> tuple[ChangePoint, ...]:
-    """Return the change points in order of place; none if all values are equal or too few."""
+    """Return the change points in order of place; none if there are too few values or all values are equal."""
     if len(values) < NEEDED or np.ptp(values) <= 1e-12 * float(np.max(np.abs(values))):
         return ()
     centred = values - np.median(values)

@@ -36,7 +36,7 @@ class Activity(msgspec.Struct, frozen=True):
 class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
     """Which stutters overlap a cause, and how many would by chance (mean and 95 % quantile).
 
-    `p` is for all stutters. `p_adjusted` is for the stutters that were not yet explained when this cause was named or
+    `p` covers all stutters. `p_adjusted` covers only stutters that were not yet explained when this cause was named or
     rejected. For a significant cause that is not `named`, `with_cause` is the first named cause that overlaps most of
     its stutters.
     """

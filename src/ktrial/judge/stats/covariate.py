@@ -20,7 +20,10 @@ NAME = "start temperature"
 
 
 def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
-    """Return the effect by regression; None if a covariate is unknown or does not vary, or there are too few units."""
+    """Return the effect at equal covariates, by regression.
+
+    Return None if a covariate is unknown or does not vary, or if there are too few units.
+    """
     if layout.covariates is None:
         return None
     control, arm = layout.covariates
@@ -59,7 +62,7 @@ class Regression(NamedTuple):
 def regress_differences(differences: Array, apart: Array) -> Regression | None:
     """Fit difference of scores = effect + slopes * differences of covariates (one column each).
 
-    Return None if there are too few blocks, or if a covariate does not vary, or only together with others.
+    Return None if there are too few blocks, or if a covariate never varies or varies only together with others.
     """
     x, freedom = apart - apart.mean(axis=0), len(apart) - 1 - apart.shape[1]
     if freedom < 1:

@@ -349,6 +349,9 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
 
 
 def indices(cap: int, row: int) -> tuple[int | None, ...]:
-    """Return an index for each look, at an error of 0.05/row or the next smaller one; empty beyond the last row."""
+    """Return an index for each look (None if it cannot decide); empty beyond the last row.
+
+    The indexes are for an error of 0.05/row, or for the next smaller error that the tables have.
+    """
     place = next((place for place, one in enumerate(ROWS) if one >= row), None)
     return () if place is None or row < 1 else CRITICAL[cap][place]

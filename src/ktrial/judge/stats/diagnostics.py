@@ -84,9 +84,10 @@ def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
 
 
 def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> Check | None:
-    """Return the check of lag-1 autocorrelation; `residuals` are scores minus the median of their arm, in order.
+    """Return the check of lag-1 autocorrelation; `residuals` are the runs' scores minus the median of their arm.
 
-    The limit is corrected for `looks` checks. Return None for fewer than 8 runs, or if all residuals are equal.
+    `residuals` must be in the order of the runs. The limit is corrected for `looks` checks. Return None for fewer than
+    8 runs, or if all residuals are equal.
     """
     if len(residuals) < 8:
         return None

@@ -36,7 +36,7 @@ class Halves(NamedTuple):
 
 
 def scales(differences: Array, profile: tuple[float, ...] | None) -> Array:
-    """Return the scale of each block, from the profile or otherwise from earlier blocks.
+    """Return the scale of each block: from the profile or, without a profile, from earlier blocks.
 
     A block with an infinite scale adds no evidence.
     """
@@ -59,7 +59,10 @@ def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Hal
 
 
 def e_interval(differences: Array, scale: Array | float, bound: float) -> tuple[float, float] | None:
-    """Return the interval of theta in which neither half reaches `bound`; None if there is no evidence or no end."""
+    """Return the interval of theta in which neither half reaches `bound`.
+
+    Return None if the blocks give no evidence, or if no such interval exists or it has no end.
+    """
     if not len(differences) or not np.isfinite(scale).any():
         return None
     reach = float(np.abs(differences).max()) + 1.0

@@ -25,8 +25,8 @@ SOLVED_LEVELS = 400
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """An analysis of variance, with the input of pairwise comparisons: the means of arms and the noise.
 
-    With blocks, there are means only if all cells hold equally many runs. If each cell then
-    holds several runs, the noise is the noise between blocks.
+    With blocks, there are means only if all cells hold equally many runs. If each cell then holds several runs, the
+    noise is the noise between blocks.
     """
 
     anova: Anova
@@ -37,7 +37,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def one_way(groups: Sequence[Array]) -> Model | None:
-    """Return the analysis of arms without blocks, with Kruskal-Wallis as note; None for one arm or single runs."""
+    """Return the analysis of arms without blocks, with Kruskal-Wallis as a note.
+
+    Return None for a single arm, or if no arm has two runs.
+    """
     sizes = np.array([len(group) for group in groups], dtype=np.int64)
     freedom = int(sizes.sum()) - len(groups)
     if len(groups) < 2 or freedom < 1:
@@ -73,7 +76,7 @@ def _kruskal(scores: Array, labels: Labels, sizes: Labels) -> str:
 def two_way(scores: Array, arms: Labels, blocks: Labels) -> Model | str:
     """Return the analysis of arms and blocks, or a sentence that says why there is none.
 
-    Cells with several runs also give the interaction. With unequal cells each sum of squares is of type II.
+    Cells with several runs also give the interaction. If the cells are unequal, each sum of squares is of type II.
     """
     n_arms, n_blocks = int(arms.max()) + 1, int(blocks.max()) + 1
     cells = np.bincount(arms * n_blocks + blocks, minlength=n_arms * n_blocks)

@@ -39,8 +39,9 @@ class PooledMachine(msgspec.Struct, frozen=True, kw_only=True):
 class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
     """The mean effect over machines with its interval.
 
-    `tau` is the sd between machines, `i_squared` their share of the scatter. `predicted_low` and `predicted_high`
-    bound the effect on one more machine. All but `i_squared` are logarithms.
+    `tau` is the sd between machines. `i_squared` is the share of the scatter that comes from differences between
+    machines. `predicted_low` and `predicted_high` bound the effect on one more machine. All but `i_squared` are
+    logarithms.
     """
 
     machines: tuple[PooledMachine, ...]
@@ -88,7 +89,9 @@ def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledE
 
     count = len(machines)
     if count < FEWEST_MACHINES:
-        raise BadInput(f"cannot pool {count} machines (minimum {FEWEST_MACHINES})", hint="add trials of other machines")
+        raise BadInput(
+            f"too few machines to pool: {count} (minimum {FEWEST_MACHINES})", hint="add trials of other machines"
+        )
     effects = np.array([one.estimate for one in machines])
     variances = np.array([one.error for one in machines]) ** 2
     tau_squared, i_squared = _between(effects, variances)

@@ -89,7 +89,7 @@ APART_FACTOR = 1.5
 
 
 class Apart(NamedTuple):
-    """A few runs that a gap separates from the others: how many, out of how many, and the ratio of their medians."""
+    """A few runs that a gap separates from the others: how many, out of how many, and the ratio of the two medians."""
 
     runs: int
     of: int

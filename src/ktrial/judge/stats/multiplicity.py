@@ -15,7 +15,7 @@ RESAMPLES = 9_999
 
 
 def unpaired_floor(n_control: int, n_arm: int) -> float:
-    """Return the smallest two-sided p of a permutation test: two of all ways to choose the arm's units."""
+    """Return the smallest two-sided p of a permutation test: 2 / (number of ways to choose the arm's units)."""
     return min(1.0, 2 / math.comb(n_control + n_arm, n_arm))
 
 

@@ -92,7 +92,7 @@ def _root(excess: Callable[[float], float]) -> float:
 
 
 def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return comparisons of all pairs, with the noise of the whole analysis; None without means or noise.
+    """Return comparisons of all pairs, using the noise of the whole analysis; None without means or noise.
 
     For unequal arms this is Tukey-Kramer.
     """
@@ -108,7 +108,7 @@ def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pair
 
 
 def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return comparisons of all pairs, each with the noise of its two arms; None if an arm has one run or no spread."""
+    """Return comparisons of all pairs, using the noise of each pair; None if an arm has only one run or no spread."""
     if min(len(group) for group in groups) < 2:
         return None
     shares = [float(np.var(group, ddof=1)) / len(group) for group in groups]
@@ -129,7 +129,10 @@ def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alp
 
 
 def dunnett(groups: Sequence[Array], arms: Sequence[str], control: str, scale: Scale, alpha: float) -> Pairwise | None:
-    """Compare each arm with the control, with the noise of all arms; None without noise or degrees of freedom."""
+    """Return comparisons of each arm with the control, using the noise of all arms.
+
+    Return None without noise or degrees of freedom.
+    """
     freedom = sum(len(group) for group in groups) - len(groups)
     if freedom < 1:
         return None

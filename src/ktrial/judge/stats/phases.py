@@ -41,7 +41,10 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_phases(rates: Sequence[tuple[str, Array, Array]], begin_s: float, end_s: float) -> Phases:
-    """Return the phases of a recording. A rate is (name, times, growth per second up to each time, NaN if unknown)."""
+    """Return the phases of a recording.
+
+    Each rate is a name, the times, and for each time the growth per second since the time before it (NaN if unknown).
+    """
     edges = np.linspace(begin_s, end_s, _STRETCHES + 1)
     rows, names = [], []
     for name, times_s, values in rates:

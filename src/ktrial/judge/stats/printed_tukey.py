@@ -19,7 +19,7 @@ class PrintedGroup(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """A figure computed from the printed values, and the smallest and largest that their rounding allows."""
+    """A figure computed from the printed values, with the smallest and largest figure that their rounding allows."""
 
     value: float
     low: float

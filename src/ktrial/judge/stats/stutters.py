@@ -40,7 +40,7 @@ def late_frames(
     *,
     stands_for: Array | None = None,
 ) -> Stutters:
-    """Return the frames longer than `limit_s`, or without a limit the frames that meet the definition of a stutter.
+    """Return the frames longer than `limit_s` or, without a limit, the frames that meet the definition of a stutter.
 
     For sampled frames, `stands_for` is how many frames each sample represents, and multiplies its late time.
     """

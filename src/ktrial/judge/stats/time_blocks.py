@@ -18,7 +18,7 @@ _SEED = 20261122
 
 
 def cells_of(length_s: float) -> int | None:
-    """Return into how many cells a recording is cut; None if it is too short for blocks."""
+    """Return the number of cells into which to cut a recording; None if it is too short for blocks."""
     blocks = int(length_s / max(BLOCK_S, length_s / 60)) if length_s > 0 else 0
     return blocks * _CELLS if blocks >= _FEWEST_BLOCKS else None
 
@@ -28,7 +28,7 @@ def cell_of_each(at_s: Array, begin_s: float, length_s: float, cells: int) -> Ar
 
 
 def drawn_again(table: Array) -> Array:
-    """Return resampled sums over the length of the recording, a row per draw; `table` has a row per cell."""
+    """Return the sums of resampled recordings of the same length, a row per draw; `table` has a row per cell."""
     cells = len(table)
     begins = np.random.default_rng(_SEED).integers(0, cells, size=(_DRAWS, cells // _CELLS))
     return np.asarray(sum(table[(begins + step) % cells].sum(axis=1) for step in range(_CELLS)))

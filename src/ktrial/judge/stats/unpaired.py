@@ -53,7 +53,10 @@ def _tied_sums(doubled: tuple[int, ...], arm: int) -> Array:
 
 
 def rank_sum(control: Array, arm: Array) -> tuple[Array, Array]:
-    """Return Mann-Whitney's U of the arm and its two-sided p, exact also with ties unless there are many units."""
+    """Return Mann-Whitney's U of the arm and its two-sided p.
+
+    The p is exact, even with ties, unless there are many units.
+    """
     n_control, n_arm = control.shape[1], arm.shape[1]
     units = n_control + n_arm
     ranks = mean_ranks(without_dust(np.concatenate([control, arm], axis=1)))

@@ -59,7 +59,7 @@ class BuiltKernels:
 
     @staticmethod
     def unused(used: Path) -> list[Path]:
-        """Return the build folders beside `used` that were last used over UNUSED_DAYS days earlier than `used`."""
+        """Return the build folders beside `used` whose last use was over UNUSED_DAYS days before its last use."""
 
         def last_s(folder: Path) -> float:
             for place in (folder / RECORD, folder):

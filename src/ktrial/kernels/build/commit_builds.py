@@ -73,7 +73,7 @@ class CommitHistory:
                 file=str(self.folder),
                 hint="swap GOOD and BAD"
                 if base == bad
-                else f"use {base[:12]} as GOOD, the last commit that both histories share",
+                else f"use as GOOD the last commit that both histories share: {base[:12]}",
             )
         log = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
         lines = (line.split("\0", 2) for line in log.splitlines())
@@ -158,7 +158,7 @@ class CommitBuilds:
         if not place.is_file():
             raise BuildFailed(
                 f"{commit[:12]}: the build did not write {self._image}",
-                hint="name with --image the file that the build writes",
+                hint="use --image to name the file that the build writes",
             )
         return place.read_bytes()
 

@@ -90,7 +90,7 @@ class OwnPackaging:
         return None
 
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
-        """Unpack the sources, apply the patches and return them. Keep sources that an earlier build left.
+        """Unpack the sources, apply the patches, and return the patches. Keep sources that an earlier build left.
 
         Unpack nothing for an RPM package. Raise Refused if the earlier build had other patches.
         """

@@ -77,7 +77,7 @@ class Make:
         return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
 
     def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        """Run make and return the finished process, also if make failed."""
+        """Run make and return the finished process, even if make failed."""
         return _run_to_end(self.argv(*words), self.environment(), b"", self._what(*words))
 
     def _what(self, *words: str) -> str:

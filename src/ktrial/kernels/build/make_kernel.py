@@ -55,7 +55,7 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """Return the variables for make's command line: programs, and flags for `flagged` and `optimise`.
+    """Return the variables for make's command line: programs, and flags for the CPU `flagged` and level `optimise`.
 
     If `launcher` is not None, it starts each compiler.
     """
@@ -72,7 +72,8 @@ def make_variables(
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
     """Return `make` with flags that keep the paths `places` out of debug information and Rust code.
 
-    Builds in different folders then give the same kernel. A kernel without debug information and Rust needs no flags.
+    Builds in different folders then give the same kernel. A kernel with neither debug information nor Rust needs no
+    flags.
     """
     found = dict(make)
     additions = []
@@ -90,7 +91,7 @@ def build_key(
 ) -> str | None:
     """Return a hash of everything that a kernel is built from; None if the sources could change unnoticed.
 
-    `make` holds make's variables without paths, a compiler cache and distcc.
+    `make` holds make's variables, but no paths, no compiler cache and no distcc.
     """
     identity = source.sha256 or (source.commit if not source.changes else None)
     if identity is None:

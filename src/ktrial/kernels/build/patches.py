@@ -246,7 +246,7 @@ def check_names(patch: Patch, tree: Path) -> None:
             if name.split("/")[0] == ".git":
                 raise Refused(f"{patch.name}: {name} belongs to git", hint="do not use this patch")
         if file.link and any(_leads_out(link, names[-1]) for link in file.added.splitlines()):
-            raise Refused(f"{patch.name}: {names[-1]} becomes a link out of the tree", hint="do not use this patch")
+            raise Refused(f"{patch.name}: {names[-1]} would link out of the tree", hint="do not use this patch")
 
 
 def _leads_out(link: str, name: str) -> bool:

@@ -13,7 +13,7 @@ _LABEL_COLUMNS = 15
 
 
 def made_text(made: KernelMade, before: KernelMade | None, *, width: int) -> str:
-    """Return the properties of a built kernel; `before` is an earlier build of the same sources, if any."""
+    """Return the properties of a built kernel as text; `before` is an earlier build of the same sources, if any."""
 
     def line(label: str, text: str) -> str:
         return labelled(label, text, width=width, label_columns=_LABEL_COLUMNS) + "\n"

@@ -62,7 +62,7 @@ _CHECKED = {"rustc": ("rustc", "RUST"), "bindgen": ("bindgen", "RUST"), "pahole"
 
 
 def choose(cc: str) -> Toolchain:
-    """Return the toolchain of the compiler `cc`. Raise BadInput if it is missing, or neither gcc nor clang."""
+    """Return the toolchain of the compiler `cc`. Raise BadInput if `cc` is missing, or is neither gcc nor clang."""
     path = shutil.which(cc)
     if path is None:
         raise BadInput(f"{cc}: no such program", hint="install the compiler, or give its path with --cc")

@@ -49,7 +49,7 @@ class Symbols(Protocol):
 
 
 class ConfigRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A base, and requests from fragments and the command line, for a tree and a compiler."""
+    """A configuration to make for a tree and a compiler: its base, and the requests of fragments and command line."""
 
     base: str
     version: str

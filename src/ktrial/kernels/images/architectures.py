@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput
 
 
 class CpuProbe(NamedTuple):
-    """A test of KVM. `code` ends the emulator with `status`; `{}` in `arguments` stands for the file with the code."""
+    """A test of KVM. `code` makes QEMU exit with `status`; `{}` in `arguments` stands for the file with the code."""
 
     code: bytes
     arguments: tuple[str, ...]

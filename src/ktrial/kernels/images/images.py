@@ -95,7 +95,7 @@ class Images:
             )
         if len(inside) > 1:
             raise BadInput(
-                f"{len(inside)} kernels in this folder", file=word, hint=f"name one kernel, for example  {inside[0]}"
+                f"this folder holds {len(inside)} kernels", file=word, hint=f"name one kernel, for example  {inside[0]}"
             )
         return _image(inside[0], word)
 
@@ -115,7 +115,7 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
     except OSError as error:
         raise BadInput(why_unread(error), file=str(path), hint="check the path and its permissions") from None
     if len(data) > limit_bytes:
-        raise BadInput(f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="name another kernel")
+        raise BadInput(f"too large (maximum {limit_bytes >> 20} MiB)", file=str(path), hint="name another kernel")
     return data
 
 

@@ -55,7 +55,7 @@ class PackedKernel(NamedTuple):
 
 
 class Unpacked:
-    """The unpacked content of a package as a forward-only file: it can skip ahead, but never back."""
+    """The unpacked content of a package as a forward-only file: it can skip ahead, but never go back."""
 
     def __init__(self, pieces: Iterator[bytes], path: Path) -> None:
         self._pieces, self._path = pieces, path
@@ -71,7 +71,7 @@ class Unpacked:
         self._allowed += size
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes. Raise BadInput if the total exceeds the limit, which `allow` raises."""
+        """Read up to `size` bytes. Raise BadInput if the total exceeds the limit (see `allow`)."""
         self._allowed -= size
         if size < 0 or self._allowed < 0:
             why = f"its archive has a table of contents of more than {_CONTENTS_LIMIT_BYTES >> 20} MiB"
@@ -198,7 +198,10 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
 
 
 def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
-    """Return the archive of the files that a Debian package installs, and its stream; `file` is the open package."""
+    """Return the tar archive of the files that a Debian package installs, and the stream that the archive reads.
+
+    `file` is the open package.
+    """
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)

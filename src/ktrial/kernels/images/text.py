@@ -70,7 +70,7 @@ def diff_json(before: KernelFound, after: KernelFound, sysctls: Sysctls | None) 
 
 
 def diff_text(before: KernelFound, after: KernelFound, sysctls: Sysctls | None, *, width: int) -> str:
-    """Return tables of the differences: identity, default sysctls if both were read, and configuration symbols."""
+    """Return tables of the differences: identity, default sysctls (unless `sysctls` is None), configuration symbols."""
     heads = ("", *(found.name.rstrip("/").rpartition("/")[2] for found in (before, after)))
     found = identity_differences(before.identity, after.identity)
     rows = [(SHOWN[name], _words(pair[0]), _words(pair[1])) for name, pair in found.items()]

@@ -49,8 +49,9 @@ _SHAPE = "ktrial.compiler/2"
 class Builds(NamedTuple):
     """How to query compilers for one architecture.
 
-    A compiler that defines `macro` builds for this architecture. `flag` is the option that selects a target; every CPU
-    runs the target `base`. `kernel_flags` apply to all kernel code. `told_by` finds in macros what a target adds.
+    A compiler that defines `macro` builds for this architecture. `flag` is the option that selects a target; code for
+    the target `base` runs on every CPU. `kernel_flags` apply to all kernel code. `told_by` finds in macros what a
+    target adds.
     """
 
     architecture: str

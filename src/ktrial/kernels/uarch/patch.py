@@ -115,7 +115,7 @@ class UarchPatch(msgspec.Struct, frozen=True):
 
 
 def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
-    """Return the properties of the tree with `files`. Raise Refused or UnreadableOutput for an unknown structure."""
+    """Return the properties of a tree from its `files`. Raise Refused or UnreadableOutput for an unknown structure."""
     version = read_tree_version(files[TOP].encode(), TOP)
     applied = any(is_marked(text) for text in files.values())
     plain = _unmarked(files) if applied else files
@@ -177,7 +177,7 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
             plain[path] = without(text)
         except ValueError as error:
             raise Refused(
-                f"{path}: ktrial's marks do not pair ({error})",
+                f"{path}: ktrial's marks are damaged: {error}",
                 hint="restore the file from the original tree",
             ) from None
     return plain

@@ -128,7 +128,7 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
-    """Return Kconfig lines with the cache line size of new targets: 128 bytes for Nocona, as upstream, otherwise 64.
+    """Return the Kconfig defaults for the cache line size of new targets: 64 bytes, but 128 for Nocona, as upstream.
 
     `covered` means that the tree already sets 64 bytes.
     """

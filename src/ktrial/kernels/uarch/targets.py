@@ -148,8 +148,8 @@ class VerifiedTarget(msgspec.Struct, frozen=True, kw_only=True):
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):
     """A C compiler: its name for this CPU, and the targets for which it compiled an empty file.
 
-    According to its macros, `extensions` is what each target adds to x86-64. `kept` is the part that remains under the
-    kernel's own flags.
+    `extensions` is what each target adds to x86-64, as the compiler's macros show. `kept` is the part that remains
+    under the kernel's own flags.
     """
 
     path: str
@@ -198,7 +198,7 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
     wanted = _folded(word)
     if wanted == "x86-64-v4":
         raise BadInput(
-            "x86-64-v4 is not supported: it adds only AVX-512 to x86-64-v3, and kernel code cannot use it",
+            "x86-64-v4 is not supported: it adds only AVX-512, which kernel code cannot use, to x86-64-v3",
             hint="use x86-64-v3",
         )
     for target in known:

@@ -25,10 +25,10 @@ class VerifyBuild(Protocol):
     """Configures and compiles a tree."""
 
     def configure(self, fragment: str, drop: frozenset[str]) -> Mapping[str, str]:
-        """Return the configuration that results from `fragment` and the base without the symbols in `drop`."""
+        """Remove the symbols in `drop` from the base, add `fragment`, and return the resulting configuration."""
 
     def compile(self, target: str) -> bytes:
-        """Return the verbose output of building one object and, if Rust is on, of building Rust's libraries first."""
+        """Build one object, after Rust's libraries if Rust is on, and return the verbose output."""
 
     def why_no_rust(self) -> str | None:
         """Return why the tree rejects Rust with the installed tools; None if it accepts them."""

@@ -37,7 +37,7 @@ def files(
             ) from None
         if not 0 < length <= _LONGEST_NAME:
             raise BadInput(
-                f"the cpio entry at byte {at} of the unpacked archive has an empty name or a too long one",
+                f"the cpio entry at byte {at} of the unpacked archive has no name, or one that is too long",
                 file=source,
                 hint=_AGAIN,
             )

@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"CONFIG_(\w+)=(.+)", re.ASCII)
 
 
 class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel's configuration; `version` is that of the sources, `symbols` counts the symbols with a value."""
+    """A kernel's configuration; `version` is the version of the sources, `symbols` counts the symbols with a value."""
 
     architecture: str
     version: str

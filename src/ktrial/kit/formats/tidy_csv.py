@@ -138,9 +138,8 @@ def _rows(lines: Iterable[str], delimiter: str, source: str) -> Iterator[Row]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise unreadable(
-                source, reader.line_num, for_message(str(error)), "a row of cells, quoted as in CSV"
-            ) from None
+            place = f"{source}:{reader.line_num}"
+            raise unreadable(place, None, "", f"a row of cells, quoted as in CSV: {error}") from None
         if cells is None:
             return
         if any(cell.strip() for cell in cells):

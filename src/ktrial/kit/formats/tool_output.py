@@ -59,6 +59,13 @@ def unreadable(source: str, line: int | None, item: str, wanted: str) -> Unreada
     return UnreadableOutput(source, line, for_message(item), wanted)
 
 
+def unreadable_value(source: str, value: object, wanted: str) -> UnreadableOutput:
+    """Return the error for a value of a JSON document, which the message shows as JSON."""
+    import json  # slow to load
+
+    return UnreadableOutput(source, None, for_message(json.dumps(value, ensure_ascii=False)), wanted, is_json=True)
+
+
 @contextlib.contextmanager
 def with_hint(hint: str) -> Iterator[None]:
     """Add a hint to an UnreadableOutput that has none: the caller of a reader knows what the user can do."""
@@ -147,29 +154,29 @@ def quantity(text: str, unit: str, source: str, line: int | None, wanted: str) -
 def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantity:
     """Return a number of a JSON document in its base unit and as printed; `unit` is a key of SCALES."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise unreadable(source, None, repr(value), f"a number ({wanted})")
+        raise unreadable_value(source, value, f"a number ({wanted})")
     if not 0 <= value <= LARGEST:
-        raise unreadable(source, None, repr(value), f"{_allowed(value)} ({wanted})")
+        raise unreadable_value(source, value, f"{_allowed(value)} ({wanted})")
     return Quantity(in_base(value, unit), f"{value} {unit}")
 
 
 def json_whole(value: object, source: str, wanted: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise unreadable(source, None, repr(value), f"a whole number ({wanted})")
+        raise unreadable_value(source, value, f"a whole number ({wanted})")
     if value > LARGEST:
-        raise unreadable(source, None, repr(value), f"a number below 1e30 ({wanted})")
+        raise unreadable_value(source, value, f"a number below 1e30 ({wanted})")
     return value
 
 
 def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise unreadable(source, None, repr(value), f"a JSON object ({wanted})")
+        raise unreadable_value(source, value, f"a JSON object ({wanted})")
     return value
 
 
 def json_list(value: object, source: str, wanted: str) -> list[Any]:
     if not isinstance(value, list):
-        raise unreadable(source, None, repr(value), f"a JSON array ({wanted})")
+        raise unreadable_value(source, value, f"a JSON array ({wanted})")
     return value
 
 

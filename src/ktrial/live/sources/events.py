@@ -41,7 +41,10 @@ _MOST_PID = 1 << 22
 
 
 def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
-    """Return the traced kind and its process, if one is named. Raise BadInput for an unknown kind or option."""
+    """Return the kind of events and the process, if the metric names a process.
+
+    Raise BadInput for an unknown kind or option.
+    """
     what, options = split_options(metric, ("of",))
     of = options.get("of")
     if what not in _TRACED:
@@ -87,7 +90,7 @@ def find_process(machine: Machine, of: str) -> int:
 
 
 class EventStream:
-    """Counts traced events in a thread; a call returns the latest counts."""
+    """Counts traced events in a thread; calling the stream returns the latest counts."""
 
     def __init__(self, session: AgentSession, clock: Clock, what: str, process: int | None) -> None:
         self._session = session
@@ -185,7 +188,7 @@ class EventStream:
 
 
 class EventsSource(CounterSource):
-    """The time that traced events take per second, or the mean time of a request to a block device."""
+    """Reads the time that traced events take per second, or the mean time of a request to a block device."""
 
     def __init__(self, metric: LiveMetric, world: LiveWorld) -> None:
         self._what, self._of = traced_of(metric)

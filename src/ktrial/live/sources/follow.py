@@ -132,7 +132,7 @@ class FileHere:
 
 
 class FileThere:
-    """Follows a file of another machine, with `stat` and `tail` there; implements `FollowedFile`."""
+    """Follows a file of another machine with that machine's `stat` and `tail`; implements `FollowedFile`."""
 
     def __init__(self, path: str, world: LiveWorld) -> None:
         """Find the file. Raise BadInput if it cannot be read."""
@@ -143,7 +143,7 @@ class FileThere:
         try:
             self._inode, self._at = self._look()
         except NotRead as error:
-            raise BadInput(error.message, hint="check the path and its permissions on that machine") from None
+            raise BadInput(error.message, hint=error.hint) from None
 
     def take(self) -> list[bytes]:
         inode, size = self._look()
@@ -177,7 +177,9 @@ class FileThere:
         raw = self._world.run(words, _REMOTE_LIMIT_S)
         if raw.failed is not None or raw.exit_status != 0:
             why = raw.failed or raw.stderr.decode(errors="replace").strip().rpartition(": ")[2][:200] or "it failed"
-            raise NotRead(f"cannot read {self._path}: {why}", hint="check the path and its permissions on that machine")
+            raise NotRead(
+                f"cannot read {self._path}: {why}", hint="check the path and its permissions on the measured machine"
+            )
         return raw.stdout
 
     def close(self) -> None:

@@ -29,7 +29,10 @@ _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
 
 
 def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[str]:
-    """Compile an expression. Raise BadInput if it is invalid, may take long, or has another number of groups."""
+    """Compile an expression.
+
+    Raise BadInput if it is invalid, may be slow, or has a number of groups not in `groups`.
+    """
     try:
         pattern = re.compile(text)
         tree = parser.parse(text)

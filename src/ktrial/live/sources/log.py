@@ -50,7 +50,7 @@ class LinePart(Protocol):
         """Return the number in a line; None if the line has none."""
 
     def summary(self, numbers: Sequence[float], seconds: float) -> float:
-        """Return the value of these numbers over `seconds`. Raise NotRead if there are too few."""
+        """Return the metric's value from the `numbers` of a stretch. Raise NotRead if there are too few."""
 
 
 def log_path(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -62,7 +62,7 @@ def log_path(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, s
 
 
 class MatchedPart:
-    """Reads the group of an expression in a line; implements `LinePart`."""
+    """Reads what a group of the expression matches in a line; implements `LinePart`."""
 
     def __init__(self, metric: LiveMetric) -> None:
         """Parse the options of the metric. Raise BadInput if they are invalid."""
@@ -102,7 +102,7 @@ class MatchedPart:
         return float(text)
 
     def summary(self, numbers: Sequence[float], seconds: float) -> float:
-        """Return the value of these numbers over `seconds`. Raise NotRead if there are too few."""
+        """Return the metric's value from the `numbers` of a stretch. Raise NotRead if there are too few."""
         if self.take == "count":
             return len(numbers) / seconds
         if self.share is not None:

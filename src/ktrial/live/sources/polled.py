@@ -33,7 +33,7 @@ _BASELINE = 50
 
 
 class Timeline(Generic[T]):
-    """Readings in order of time. `add` drops the oldest half when all sizes together exceed `most`."""
+    """Readings in order of time. When their sizes add up to more than `most`, `add` drops the oldest half."""
 
     def __init__(self, most: int = MOST_READINGS) -> None:
         self._most = most
@@ -44,7 +44,7 @@ class Timeline(Generic[T]):
         self.since_ms: int | None = None
 
     def add(self, at_ms: int, item: T, size: int = 1) -> None:
-        """Append a reading. Drop readings that are not older, because the clock has been set back since."""
+        """Append a reading. Drop stored readings with the same or a later time, because the clock was set back."""
         self._drop(bisect_left(self._times, at_ms), len(self._times))
         self._times.append(at_ms)
         self._items.append((item, size))
@@ -137,7 +137,7 @@ class PolledSource(ABC):
             return ()
 
     def over(self, stretch: Stretch) -> StretchReading:
-        """Return the reading of a stretch of time that is over."""
+        """Return the reading for a stretch of time that has ended."""
         self._look_at_clocks()
         why = self._clocks.why_void(stretch)
         if why is not None:
@@ -217,7 +217,7 @@ def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, fl
 
 
 class CounterSource(PolledSource):
-    """The rate at which counters grow together, such as seconds of CPU time per second."""
+    """Reads how fast the sum of some counters grows, such as seconds of CPU time per second."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class CounterSource(PolledSource):
         return StretchReading(value=self.rate(readings, times[-1] - times[0]), samples=len(times))
 
     def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
-        """Return the growth of all counters together per second. Raise NotRead if this rate is unknown."""
+        """Return how much the sum of the counters grows per second. Raise NotRead if this rate is unknown."""
         return sum(growth(readings, together=False).values()) / (length_ms / 1000)
 
 

@@ -58,7 +58,7 @@ def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
 def _whole(text: str, path: str) -> int:
     if not re.fullmatch(r"[0-9]{1,20}", text):
         raise NotRead(
-            f"cannot read {path}: expected a number, got {text[:40]!r}", hint="measure something else of this process"
+            f"cannot read {path}: expected a number, got {text[:40]!r}", hint="choose another counter of this process"
         )
     return int(text)
 
@@ -83,8 +83,8 @@ def stat_counts(text: str, path: str) -> CounterValues:
     fields = text.rpartition(")")[2].split()
     if len(fields) <= _BEGAN:
         raise NotRead(
-            f"cannot read {path}: it has {len(fields)} fields after the name",
-            hint="measure something else of this process",
+            f"cannot read {path}: it has only {len(fields)} fields after the process's name",
+            hint="choose another counter of this process",
         )
     ticks = _whole(fields[_USER], path) + _whole(fields[_SYSTEM], path)
     return CounterValues({"cpu": ticks / _TICKS}, fields[_BEGAN])
@@ -128,7 +128,7 @@ class ProcessCounts:
             self._began = counts.epoch
         if counts.epoch != self._began:
             raise NotRead(
-                f"process {self._pid} ended, and another one has its number",
+                f"process {self._pid} ended, and another process now has its number",
                 hint="start again with the number of the new process",
             )
         if self._field == "cpu":

@@ -80,8 +80,8 @@ class PrometheusSource(PolledSource):
         period_s = self._world.period_s
         if period_s is not None and period_s < 2 * self.every_s:
             raise BadInput(
-                f"--metric {self.metric.source!r}: the server scrapes this metric every {self.every_s:g} s, but a "
-                f"period is {period_s:g} s",
+                f"--metric {self.metric.source!r}: the server scrapes this metric every {self.every_s:g} s, less than "
+                f"twice in a period of {period_s:g} s",
                 hint=f"use --period {2 * self.every_s:g}s or more, or scrape more often",
             )
 

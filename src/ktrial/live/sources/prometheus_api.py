@@ -60,7 +60,7 @@ class _About(msgspec.Struct):
 
 
 class PrometheusApi:
-    """The API of a server, whose clock is off by at least `skew_ms`. `is_down` is true if the server did not answer."""
+    """The API of a server. The server's clock is off by at least `skew_ms`. `is_down` means that it did not answer."""
 
     def __init__(self, address: str, world: LiveWorld) -> None:
         self._address = address
@@ -185,7 +185,7 @@ def _decode(data: msgspec.Raw, shape: type[T]) -> T:
         return msgspec.json.decode(data, type=shape)
     except msgspec.MsgspecError as error:
         raise NotRead(
-            f"cannot read the server's answer ({error})", hint="check that the address is a Prometheus server's"
+            f"cannot read the server's answer ({error})", hint="check that a Prometheus server has this address"
         ) from None
 
 

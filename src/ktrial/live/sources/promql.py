@@ -66,7 +66,7 @@ class Query(NamedTuple):
     buckets: str | None = None
 
     def over(self, range_ms: int) -> str:
-        """Return the query with `range_ms` in place of all ranges, and with other series averaged over that time."""
+        """Return the query with all ranges replaced by `range_ms`, and series without a range averaged over it."""
         return self._with(range_ms, means=True)
 
     def within(self, range_ms: int) -> str:
@@ -89,7 +89,7 @@ def read_query(text: str, option: str) -> Query:
     if not text.strip():
         raise BadInput(f"{option}: the query is empty", hint="for example  ?query=rate(requests_total[1m])")
     if len(text) > _MOST:
-        raise BadInput(f"{option}: the query is longer than {_MOST} characters", hint="make the query a recording rule")
+        raise BadInput(f"{option}: the query is longer than {_MOST} characters", hint="use a recording rule instead")
     tokens = _tokens(text, option)
     selectors = tuple(_QueryReader(text, tokens, option).selectors())
     if not selectors:

@@ -73,7 +73,7 @@ def check_address(address: str, option: str) -> None:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise BadInput(f"{option}: {address!r} is not an http or https address", hint=_EXAMPLE)
     if port == 0:
-        raise BadInput(f"{option}: {address!r} has port 0", hint="use a port of 1 to 65535")
+        raise BadInput(f"{option}: {address!r} has port 0", hint="use a port from 1 to 65535")
     if parts.username is not None or parts.password is not None:
         raise BadInput(
             f"{option}: an address must not contain a user name or a password, because trials are stored and shared",

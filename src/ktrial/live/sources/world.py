@@ -41,7 +41,10 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named_outcome(metric: LiveMetric) -> tuple[Outcome, float]:
-    """Return the outcome that the metric's name describes, and the factor from the name's unit to the outcome's."""
+    """Return the outcome that the metric's name describes, and a factor.
+
+    The factor converts the unit in the name to the outcome's unit.
+    """
     found, factor = Metric(metric.name, metric.direction, "").outcome()
     blind = f"Contains only the values of {metric.source}, which may not count everything."
     sentences = {"better": f"{found.name} became better.", "worse": f"{found.name} became worse."}
@@ -114,6 +117,7 @@ def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | No
     """Raise BadInput if a period is too short for two readings."""
     if period_s is not None and period_s < 2 * every_s:
         raise BadInput(
-            f"--metric {metric.source!r}: ktrial reads the source every {every_s:g} s, but a period is {period_s:g} s",
+            f"--metric {metric.source!r}: ktrial reads the source every {every_s:g} s, less than twice in a period of "
+            f"{period_s:g} s",
             hint=f"use --period {2 * every_s:g}s or more, or a shorter --poll",
         )

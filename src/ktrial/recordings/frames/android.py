@@ -140,7 +140,10 @@ def is_latency(head: bytes) -> bool:
 
 
 def read_latency(data: bytes, source: str = "latency") -> ShownFrames:
-    """Return when the frames of a layer were shown. Raise UnreadableOutput for other text, or fewer than two."""
+    """Return when the frames of a layer were shown.
+
+    Raise UnreadableOutput for other text, and for fewer than two frames.
+    """
     refresh_ns: int | None = None
     shown: set[int] = set()
     for line, text in ended_lines(data, source):
@@ -148,7 +151,7 @@ def read_latency(data: bytes, source: str = "latency") -> ShownFrames:
         if refresh_ns is None:
             refresh_ns = whole(text, source, line, "nanoseconds between two refreshes")
             if not 0 < refresh_ns < 10**9:
-                raise unreadable(source, line, text, "nanoseconds between two refreshes")
+                raise unreadable(source, line, text, "a time between two refreshes, above 0 and below 1 s")
         elif cells:
             if len(cells) != 3:
                 raise unreadable(source, line, text, "a frame with 3 values")

@@ -22,7 +22,7 @@ _LONGEST_S = 3600.0
 
 
 class FrameLine(msgspec.Struct, frozen=True):
-    """A line of a log, and the time when it was read on the monotonic clock."""
+    """A line of a log, and the time on the monotonic clock when ktrial read the line."""
 
     at_ns: int
     text: str
@@ -67,8 +67,7 @@ class FramePattern:
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
         """Return when the frame of a line ended: the time in the line or, without one, when the line was read.
 
-        Raise BadInput if the time in the line is not shortly before ktrial read the line, because the program must use
-        the same clock.
+        Raise BadInput if the time in the line is not shortly before the line was read: the program uses another clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns

@@ -29,7 +29,7 @@ def _of_others() -> tuple[ModuleType, ...]:
 
 
 def left_out() -> tuple[str, ...]:
-    """Return a sentence for each chart of a plug-in that has failed so far."""
+    """Return a sentence for each plug-in chart that has failed so far."""
     _of_others()
     return tuple(_FAILED)
 

@@ -103,7 +103,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart with its table. If `marks` is true, its marks named `values` are the rows of the table, in that order.
+    """A chart with its table. If `marks` is true, each of its marks `values` stands for a table row, in the same order.
 
     `arm_column` is the column of the table that names the arm.
     """
@@ -171,7 +171,7 @@ def ends_of(effect: Effect) -> tuple[float, float]:
 
 
 def margin_band(margin: float, y: Spec, palette: Palette) -> list[Spec]:
-    """Return layers with the margin as a band and a line at no effect."""
+    """Return layers that draw the margin as a band, and a line where the effect is zero."""
     return [
         {
             "data": {"values": [{"low": -margin, "high": margin}]},
@@ -199,7 +199,7 @@ class ValueAxis(msgspec.Struct, frozen=True):
         return value / self.factor
 
     def pixel(self, value: float, height: float) -> float:
-        """Return the distance of a value from the top of an axis of this height."""
+        """Return the distance of a value from the top of an axis that is `height` pixels high."""
         turn = math.log if self.log else float
         low, high = turn(self.low), turn(self.high)
         return height * (1 - (turn(self.at(value)) - low) / (high - low))
@@ -300,7 +300,7 @@ def _own_part(name: str, names: Sequence[str], limit: int) -> str:
 
 
 def frame(style: Style, title: str, body: Spec) -> Spec:
-    """Return a complete specification around marks, layers or panels."""
+    """Return a complete specification that draws `body`: marks, layers or panels."""
     palette = style.palette
     head: Spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",

@@ -39,7 +39,7 @@ def quantile_of(name: str) -> tuple[str, float] | None:
 
 
 def families(comparison: Comparison) -> dict[str, list[tuple[float, OutcomeComparison]]]:
-    """Return the quantiles of each quantity that has at least two of them in one unit, from low to high."""
+    """Return quantiles from low to high, by quantity, for quantities with two or more of them, all in one unit."""
     quantities: dict[str, dict[float, OutcomeComparison]] = {}
     for outcome in comparison.outcomes:
         quantile = quantile_of(outcome.outcome)

@@ -41,7 +41,7 @@ class PlacedMeasurement(msgspec.Struct, frozen=True):
 
 
 class PointSelection(msgspec.Struct, frozen=True):
-    """The points shown out of `of` points; `ordered` is true if every place is known."""
+    """The points shown out of `of` points; `ordered` is true if the place of every run in the order is known."""
 
     shown: tuple[PlacedMeasurement, ...]
     of: int
@@ -81,7 +81,7 @@ def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelecti
 
 
 def thin(points: Sequence[PlacedMeasurement], most: int) -> list[PlacedMeasurement]:
-    """Return the smallest and the largest point of each stretch, so that extremes stay visible; keep all if few."""
+    """Return all points if they are few, otherwise the smallest and the largest of each stretch, to show extremes."""
     if len(points) <= max(2, most):
         return list(points)
     stretches = max(1, most // 2)

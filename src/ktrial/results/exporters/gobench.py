@@ -29,7 +29,10 @@ _GO_UNIT = re.compile(r"sec|sec/\S+|\S+-sec|B/s|B/op|allocs/op")
 
 
 def write(sessions: Sequence[SessionRuns]) -> Exported:
-    """Return the good runs in order, after label, suite, kernel and CPU. Raise BadInput if no run is good."""
+    """Return the good runs in order, below lines with label, suite, kernel and CPU.
+
+    Raise BadInput if no run is good.
+    """
     units: dict[str, str] = {}
     lines: list[str] = []
     bad = 0

@@ -55,7 +55,7 @@ def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction 
 
 
 def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[ForeignRun, ...]:
-    """Return the runs of a file that names its groups, under the user's label if there is one.
+    """Return the runs of a file that names its groups. If the user gave a label, it replaces the group's name.
 
     Raise BadInput for a label if the file has several groups.
     """

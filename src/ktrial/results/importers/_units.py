@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import msgspec
 
-from ktrial.kit.formats.tool_output import LARGEST, unreadable
+from ktrial.kit.formats.tool_output import LARGEST, unreadable, unreadable_value
 from ktrial.kit.outcome import Unit
 
 _NUMBER = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -114,7 +114,7 @@ def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
 def json_signed(value: object, source: str, wanted: str) -> float:
     is_not_finite = isinstance(value, float) and not math.isfinite(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or is_not_finite:
-        raise unreadable(source, None, repr(value), f"a finite number ({wanted})")
+        raise unreadable_value(source, value, f"a finite number ({wanted})")
     if abs(value) > LARGEST:
-        raise unreadable(source, None, repr(value), f"a number below 1e30 ({wanted})")
+        raise unreadable_value(source, value, f"a number below 1e30 ({wanted})")
     return value

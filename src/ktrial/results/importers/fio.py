@@ -19,7 +19,7 @@ _QUANTILES: Mapping[str, str] = {"latency-p50": "50.000000", "latency-p99": "99.
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return whether fio's version occurs; warnings may precede the document, other output may surround terse lines."""
+    """Return whether `head` is fio's JSON or terse output; other text may precede JSON and surround terse lines."""
     return is_fio_terse(head) or has_keys(head[head.find(b"{") :] if b"{" in head else b"", "fio version")
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_quantity, json_table, unreadable
+from ktrial.kit.formats.tool_output import (
+    Quantity,
+    json_document,
+    json_list,
+    json_quantity,
+    json_table,
+    unreadable_value,
+)
 from ktrial.kit.outcome import Unit
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import group_of, has_keys, measurement
@@ -58,7 +65,7 @@ def _run(
 ) -> ForeignRun:
     benchmark = one.get("run_name", one.get("name"))
     if not isinstance(benchmark, str) or not benchmark:
-        raise unreadable(source, None, repr(benchmark), f"a string ({at}.name)")
+        raise unreadable_value(source, benchmark, f"a string ({at}.name)")
     failure = str(one.get("error_message") or "it failed") if one.get("error_occurred") else None
     return ForeignRun(
         group=group,
@@ -74,7 +81,7 @@ def _run(
 def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[StoredMeasurement]:
     unit = one.get("time_unit", "ns")
     if unit not in _TIME_UNITS:
-        raise unreadable(source, None, repr(unit), f"one of {', '.join(_TIME_UNITS)} ({at}.time_unit)")
+        raise unreadable_value(source, unit, f"one of {', '.join(_TIME_UNITS)} ({at}.time_unit)")
     measurements = [
         measurement(outcome, json_quantity(one.get(key), unit, source, f"{at}.{key}"), "s", "lower")
         for key, outcome in _TIMES.items()

@@ -15,7 +15,15 @@ from typing import Any
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_quantity, json_table, unreadable
+from ktrial.kit.formats.tool_output import (
+    Quantity,
+    json_document,
+    json_list,
+    json_quantity,
+    json_table,
+    unreadable,
+    unreadable_value,
+)
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug
 from ktrial.results.importers._shared import has_keys, measurement
 
@@ -37,7 +45,7 @@ def _runs(value: object, at: str, source: str, label: str | None, first: int) ->
     table = json_table(value, source, at)
     command = table.get("command")
     if not isinstance(command, str):
-        raise unreadable(source, None, repr(command), f"a string ({at}.command)")
+        raise unreadable_value(source, command, f"a string ({at}.command)")
     if "times" not in table:
         raise BadRun(
             f"{source}: {at} has only a mean, and no 'times' of single runs",
@@ -79,7 +87,7 @@ def _failure(code: object, at: str, source: str) -> str | None:
     hyperfine records null if a signal killed the run.
     """
     if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
-        raise unreadable(source, None, repr(code), f"a whole number or null ({at})")
+        raise unreadable_value(source, code, f"a whole number or null ({at})")
     if code == 0:
         return None
     return "was killed" if code is None else f"ended with status {code}"

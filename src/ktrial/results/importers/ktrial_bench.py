@@ -11,7 +11,7 @@ import msgspec
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import in_lower_case
-from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
+from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable, unreadable_value
 from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import has_schema
 from ktrial.results.importers._units import Scale
@@ -59,7 +59,7 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
-        raise unreadable(source, None, repr(document.get("schema")), f"the schema {SCHEMA}")
+        raise unreadable_value(source, document.get("schema"), f"the schema {SCHEMA}")
     session = json_table(document.get("session"), source, "session")
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
@@ -129,7 +129,10 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return the runs that count, including failed ones; by default, the session's label is the group."""
+    """Return the runs that count, including failed runs, as one group.
+
+    The user's label names the group. By default, the session's label or name does.
+    """
     file = read_ktrial_bench(data, name)
     group = options.label or file.label or file.session
     runs = []

@@ -31,7 +31,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
-    """Return the runs, each made of its rows; warm-ups (round 0) are ignored."""
+    """Combine the rows of each run. Return the runs without warm-ups (round 0)."""
     table = read_tidy_csv(data, name)
     missing = [column for column in _NEEDED if column not in table.columns]
     if missing:
@@ -56,7 +56,8 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 def _run(rows: list[tuple[Row, dict[str, str]]], number: int, name: str) -> ForeignRun:
     first, cells = rows[0]
     if not cells["benchmark"] or not (cells["label"] or cells["session"]):
-        raise unreadable(name, first.line, ",".join(first.cells), "a row with a benchmark, and a label or a session")
+        wanted = "a row that names its benchmark and its label or session"
+        raise unreadable(name, first.line, ",".join(first.cells), wanted)
     good = cells["state"] == "ok"
     measurements = tuple(_measurement(row, own, name) for row, own in rows if good and own["outcome"])
     bad = "has no measurement" if good else f"its state was {cells['state'] or 'unknown'}"

@@ -15,7 +15,7 @@ import msgspec
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, unreadable, unreadable_value
 from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import has_keys, labelled, looks_like_json, measurement
 from ktrial.results.importers._units import AS_IT_STANDS, Scale, json_signed, scale_of
@@ -25,14 +25,14 @@ _SOURCE = "stats_source"
 
 
 class LkpRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A column: its source path and its statistics, in the file's order."""
+    """A column of the matrix, which is a run: its source path and its statistics, in the file's order."""
 
     path: str
     values: Mapping[str, float]
 
 
 class LkpMatrix(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs; `filled` counts the ignored zeros at the front of lists."""
+    """All runs of a file; `filled` counts the zeros at the front of the file's lists, which ktrial ignores."""
 
     runs: tuple[LkpRun, ...]
     filled: int
@@ -47,9 +47,9 @@ def read_lkp(data: bytes, source: str = "matrix.json") -> LkpMatrix:
         )
     paths = json_list(document.pop(_SOURCE), source, _SOURCE)
     if not paths or not all(isinstance(path, str) for path in paths):
-        raise unreadable(source, None, repr(paths), f"a list of paths, one for each run ({_SOURCE})")
+        raise unreadable_value(source, paths, f"a list of paths, one for each run ({_SOURCE})")
     if len(set(paths)) != len(paths):
-        raise unreadable(source, None, repr(paths), f"a list of different paths ({_SOURCE})")
+        raise unreadable_value(source, paths, f"a list of different paths ({_SOURCE})")
     columns: list[dict[str, float]] = [{} for _ in paths]
     filled = 0
     for name, value in document.items():
@@ -76,7 +76,10 @@ _LEAST_PARTS = 4
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return whether the file has `stats_source`, or is called `matrix` and begins with numbers under a dotted name."""
+    """Return whether the file is a matrix of lkp.
+
+    Such a file has the key `stats_source`, or is called `matrix` and its first key contains a dot and lists numbers.
+    """
     if has_keys(head, "stats_source"):
         return True
     return looks_like_json(head) and stem(name) == "matrix" and _FIRST.match(head) is not None

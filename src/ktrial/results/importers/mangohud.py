@@ -26,7 +26,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """Return one run. A sampled log has only a mean.
 
-    If the file has a name that MangoHud chose, with a date, the benchmark is the program in this name.
+    If the file's name has MangoHud's form, a program and a date, the program is the benchmark.
     """
     base = stem(name)
     benchmark = slug(_STAMP.sub("", base)) if _STAMP.search(base) else NAME

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.formats.tool_output import Quantity, json_document, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, unreadable, unreadable_value
 from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of, has_schema, measurement
@@ -18,7 +18,10 @@ SCHEMA = "margine-bench-kernel/1"
 
 
 class MargineMetric(msgspec.Struct, frozen=True):
-    """The meaning of a key: outcome, unit as printed, conversion. The fixed duration of a run has no direction."""
+    """The meaning of a key: its outcome, its unit as printed, and the scale to the base unit.
+
+    `direction` is None for the fixed duration of a run.
+    """
 
     outcome: str
     unit: str
@@ -51,10 +54,10 @@ class MargineRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_margine(data: bytes, source: str = "run.json") -> MargineRun:
-    """Read a run. Raise UnreadableOutput for a file without any of METRICS."""
+    """Read a run. Raise UnreadableOutput for a file with another schema, or without any of METRICS."""
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
-        raise unreadable(source, None, repr(document.get("schema")), f"the schema {SCHEMA}")
+        raise unreadable_value(source, document.get("schema"), f"the schema {SCHEMA}")
     numbers = {key: json_signed(document[key], source, key) for key in METRICS if key in document}
     if not numbers:
         raise unreadable(source, None, "", "a run with results: it has none of the metrics that ktrial reads")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_table, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_table, unreadable, unreadable_value
 from ktrial.kit.outcome import Direction
 from ktrial.results.foreign import ForeignResults, ForeignRun, stem
 from ktrial.results.importers._shared import has_keys, labelled, measurement
@@ -45,7 +45,7 @@ _PREFERRED: Mapping[object, Direction] = {"Higher": "higher", "Lower": "lower"}
 
 
 class MmtestsValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample of an operation in the base unit; `iteration` counts from 1, `sample` is mmtests' own number."""
+    """A sample of an operation. `value` is in the base unit, `iteration` counts from 1, `sample` is mmtests' number."""
 
     operation: str
     iteration: int
@@ -82,7 +82,7 @@ def _extract(value: object, at: str, source: str) -> MmtestsExtract:
     table = json_table(value, source, at)
     module, name, kind = table.get("_ModuleName"), table.get("_TestName"), table.get("_DataType")
     if not isinstance(module, str):
-        raise unreadable(source, None, repr(module), f"a string ({at}._ModuleName)")
+        raise unreadable_value(source, module, f"a string ({at}._ModuleName)")
     shown, scale = _TYPES.get(kind, ("", AS_IT_STANDS)) if isinstance(kind, int) else ("", AS_IT_STANDS)
     operations = json_table(table.get("_ResultData"), source, f"{at}._ResultData")
     values = tuple(
@@ -91,7 +91,7 @@ def _extract(value: object, at: str, source: str) -> MmtestsExtract:
         for one in _values(operation, iterations, (shown, scale), f"{at}._ResultData.{operation}", source)
     )
     if not values:
-        raise unreadable(source, None, f"{at}._ResultData", "a table of operations with values: no operation has one")
+        raise unreadable(source, None, f"{at}._ResultData", "a table of operations that have values")
     return MmtestsExtract(
         module=module.removeprefix("Extract").lower() or module,
         test_name=name if isinstance(name, str) else None,

@@ -30,7 +30,10 @@ _PROPORTIONS: Mapping[str, Direction] = {"HIB": "higher", "LIB": "lower"}
 
 
 class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A system's runs of a test, as texts; empty if the file has only their mean. `line` is the entry's line."""
+    """A system's result of a test, in `line` of the file.
+
+    `values` has one text for each run; it is empty if the file has only the mean of the runs.
+    """
 
     system: str
     line: int
@@ -38,7 +41,7 @@ class PhoronixEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhoronixResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A test; `scale` is the unit as the test calls it, `attributes` distinguish it from other tests."""
+    """A test. `scale` is the test's own name for the unit; `attributes` distinguish the test from other tests."""
 
     test: str
     title: str
@@ -50,7 +53,7 @@ class PhoronixResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhoronixFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file; `systems` holds hardware, software and notes by name, `left_out` the omitted results and reasons."""
+    """A file. `systems` has hardware, software and notes by the system's name, `left_out` omitted results and why."""
 
     systems: Mapping[str, Mapping[str, str]]
     results: tuple[PhoronixResult, ...]
@@ -70,7 +73,7 @@ class _Node:
         return [child for child in self.children if child.name == name]
 
     def text(self, name: str) -> str:
-        """Return the text of the first child of that name; empty if there is none."""
+        """Return the text of the first child called `name`; empty if there is none."""
         return next(("".join(child.parts).strip() for child in self.children if child.name == name), "")
 
 
@@ -116,7 +119,10 @@ class _Tree:
 
 
 def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
-    """Read all results that are bar graphs; `left_out` names the others (pictures, lines over time, pass or fail)."""
+    """Read all results that show single numbers.
+
+    `left_out` names the other results (pictures, lines over time, pass or fail), and results with only a mean.
+    """
     root = _root(data, source)
     if root.name != "PhoronixTestSuite":
         raise unreadable(source, root.line, f"<{root.name}>", "the root <PhoronixTestSuite>")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_table, unreadable
+from ktrial.kit.formats.tool_output import Quantity, json_document, json_list, json_table, unreadable, unreadable_value
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import group_of, has_keys, measurement
@@ -23,7 +23,7 @@ _VERSION = "1.0"
 
 
 class PyperfValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A value per loop of the benchmark; `process` counts the workers from 1."""
+    """A value, per loop of the benchmark. `process` is the number of the worker process that measured it, from 1."""
 
     process: int
     value: float
@@ -43,7 +43,7 @@ def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchma
     document = json_document(data, source)
     version = document.get("version")
     if version != _VERSION:
-        raise unreadable(source, None, repr(version), f"pyperf's format version {_VERSION!r}")
+        raise unreadable_value(source, version, f"pyperf's format version {_VERSION!r}")
     benchmarks = json_list(document.get("benchmarks"), source, "'benchmarks'")
     common = _metadata(document, "metadata", source)
     if not benchmarks:
@@ -79,7 +79,7 @@ def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -
         raise unreadable(source, None, at, "a benchmark with a name in its metadata")
     unit = metadata.get("unit", "second")
     if unit not in {"second", "byte", "integer"}:
-        raise unreadable(source, None, repr(unit), f"second, byte or integer ({at}.metadata.unit)")
+        raise unreadable_value(source, unit, f"second, byte or integer ({at}.metadata.unit)")
     values: list[PyperfValue] = []
     warm_ups = 0
     runs = json_list(table.get("runs"), source, f"{at}.runs")
@@ -91,13 +91,13 @@ def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -
             place = f"{at}.runs[{number}].values[{index}]"
             values.append(PyperfValue(process=number + 1, value=_number(item, place, source), metadata=own))
     if not values:
-        raise unreadable(source, None, f"{at} ({name})", "a benchmark with values: no run has one")
+        raise unreadable(source, None, f"{at} ({name})", "a benchmark with values: no run has a value")
     return PyperfBenchmark(name=name, unit=unit, values=tuple(values), warm_ups=warm_ups)
 
 
 def _number(value: object, at: str, source: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0 or value > 1e30:
-        raise unreadable(source, None, repr(value), f"a number above 0 and up to 1e30 ({at})")
+        raise unreadable_value(source, value, f"a number above 0 and up to 1e30 ({at})")
     return value
 
 

@@ -19,7 +19,7 @@ _JSON = re.compile(rb'"(?:wakeup|request)_latency(?:_pct|"\s*:)')
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return whether the text has schbench's percentiles, or the JSON its keys for latencies."""
+    """Return whether `head` has schbench's percentiles or, in JSON, its keys for latencies."""
     if looks_like_json(head):
         return _JSON.search(head) is not None and (has_keys(head, "int") or has_keys(head, "schbench"))
     return _TEXT.search(head) is not None

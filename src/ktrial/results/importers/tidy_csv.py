@@ -46,7 +46,11 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return whether a header with delimiters precedes a row of the same length; other formats take precedence."""
+    """Return whether the file looks like a table. Other formats take precedence.
+
+    In a table, blanks separate the cells, or the first two lines have equally many delimiters. If the file's name ends
+    in .csv or .tsv, a delimiter in the first line suffices.
+    """
     if b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
@@ -143,8 +147,8 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
     others = [place for place, column in enumerate(table.columns) if column not in places]
     value = options.values[0] if options.values else _VALUE
     if value in (names := [table.columns[place] for place in others]):
-        hint = "choose another name: with --groups, --value names the values"
-        raise BadInput(f"--value {value!r} is already the name of a column", file=name, hint=hint)
+        hint = "choose another name with --value, which names the values of --groups"
+        raise BadInput(f"cannot name the values {value!r}: a column has this name", file=name, hint=hint)
     rows = tuple(
         Row(row.line, (*(row.cells[other] for other in others), column, row.cells[place]))
         for row in table.rows

@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +19,7 @@ from sqlalchemy import event, exc
 
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.mounts import MOUNTS, file_system
+from ktrial.kit.own_code import install_step
 
 #: Key of the lock that lets one process at a time create tables; any number that other programs hardly use.
 _ONE_AT_A_TIME = 0x6B747269616C
@@ -130,7 +130,7 @@ class Database:
         except ModuleNotFoundError:
             raise KtrialError(
                 f"{shown} needs the PostgreSQL driver, which is not installed",
-                hint=f"{sys.executable} -m pip install '{_DRIVER}'",
+                hint=install_step(_DRIVER, "postgres"),
             ) from None
         database = cls(engine, shown)
         database._bring_up_to_date()
@@ -227,14 +227,16 @@ def _check_place(path: Path) -> None:
     kind = file_system(str(folder.resolve()), mounts)
     if kind in _NETWORK:
         raise KtrialError(
-            f"{path} is on {kind}, a network file system, whose locks do not protect a database", hint=_ELSEWHERE
+            f"cannot open {path} as a store: it is on {kind}, a network file system whose locks do not protect "
+            "a database",
+            hint=_ELSEWHERE,
         )
     if path.is_dir():
         raise BadInput(f"cannot open {path} as a store: it is a folder", hint=f"name a file: {path}/results.db")
     if path.exists() and not path.is_file():
         raise BadInput(f"cannot open {path} as a store: it is a device, a pipe or a socket", hint=_ELSEWHERE)
     if path.exists() and path.stat().st_size and not _is_sqlite(path):
-        raise BadInput(f"cannot open {path} as a store: it is another kind of file", hint=_ELSEWHERE)
+        raise BadInput(f"cannot open {path} as a store: it is not an SQLite database", hint=_ELSEWHERE)
     if path.exists() and _is_of_others(path):
         raise BadInput(f"cannot open {path} as a store: it is a database of another program", hint=_ELSEWHERE)
 

@@ -28,7 +28,10 @@ class Recorder:
         return f"{self._open_store().shown}, session {session}"
 
     def earlier(self, plan: str) -> Earlier | None:
-        """Take over a plan's unfinished measurement and return its runs; None without one, or if its writer lives."""
+        """Take over the unfinished measurement of `plan` and return its runs.
+
+        Return None if there is no such measurement, or if its writer is alive.
+        """
         store = self._open_store()
         store.mark_interrupted()
         name = store.take_up(plan)

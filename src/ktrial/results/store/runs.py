@@ -73,7 +73,7 @@ _PIECE = 1000
 _LEVEL = 3
 #: A message lists at most this many names.
 _NAMED = 3
-_OTHER_STORE = "import a bundle with this session into another store: ktrial --store FILE import BUNDLE"
+_OTHER_STORE = "import a bundle that has this output into another store: ktrial --store FILE import BUNDLE"
 
 
 class Store:
@@ -163,7 +163,10 @@ class Store:
         return tuple(_run(row, "interrupted") for row in gone)
 
     def take_up(self, plan: str) -> str | None:
-        """Take over the newest session of this plan; return its name, None if there is none or its writer is alive."""
+        """Take over the newest session of `plan` and return its name.
+
+        Return None if there is no such session, or if its writer is alive.
+        """
         return self._take_up(
             sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
         )
@@ -230,7 +233,7 @@ class Store:
             return {row.place: row.sha256 for row in connection.execute(listed)}
 
     def grouped(self) -> tuple[StoredSeries, ...]:
-        """Return how many good runs each outcome has, and their mean and range, by benchmark and label."""
+        """Return number, mean and range of each outcome's values in good runs, by benchmark and label."""
         own = (
             sa.select(
                 measurements.c.series_key,

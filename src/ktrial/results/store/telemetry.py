@@ -62,7 +62,7 @@ def from_parquet(data: bytes) -> Samples:
             found = connection.execute(f"SELECT * FROM read_parquet('{path}')")
             rows = found.fetchall()
             if len(found.description or ()) != 1 + len(units):
-                raise ValueError("not every column has a unit")
+                raise ValueError("its columns do not match its units")
             # By place, because DuckDB ignores case in names.
             times_ns = [row[0] for row in rows]
             whole = {
@@ -79,7 +79,7 @@ def _about(connection: duckdb.DuckDBPyConnection, path: str) -> dict[str, Any]:
     rows = connection.execute(f"SELECT key, value FROM parquet_kv_metadata('{path}')").fetchall()
     about: dict[str, Any] = msgspec.json.decode({bytes(key): value for key, value in rows}[b"ktrial"], type=dict)
     if about.get("schema") != SCHEMA:
-        raise ValueError(f"their schema is {about.get('schema')!r}, not {SCHEMA!r}")
+        raise ValueError(f"its schema is {about.get('schema')!r}, not {SCHEMA!r}")
     return about
 
 

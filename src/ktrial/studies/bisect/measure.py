@@ -45,13 +45,13 @@ def read_number(output: bytes, outcome: str) -> float:
         try:
             results = decode_as(last, _NumberReply).ok.results
         except msgspec.DecodeError:
-            raise UnreadableOutput(_LAST_LINE, None, shown, "a number, or the agent's reply to a load") from None
+            raise UnreadableOutput(_LAST_LINE, None, shown, "a number or an agent's reply to a load") from None
         if outcome not in results:
             has = f"only the results {', '.join(results)}" if results else "no results"
             raise BadRun(f"cannot read {outcome}: {_LAST_LINE} has {has}") from None
         value = results[outcome]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UnreadableOutput(_LAST_LINE, None, shown, f"{outcome} as a number")
+        raise UnreadableOutput(_LAST_LINE, None, shown, f"a finite number for {outcome}")
     return float(value)
 
 
@@ -63,7 +63,7 @@ Boot = Callable[[bytes, str, bool], GuestRun]
 
 
 class BisectMeasure:
-    """Measures `outcome` of commits. Makes the first boot of each kernel twice, to check that the guest is exact."""
+    """Measures `outcome` of commits. Repeats the first boot of each kernel, to check that the guest is exact."""
 
     def __init__(self, outcome: str, image: Image, boot: Boot, seed: int) -> None:
         self._outcome = outcome

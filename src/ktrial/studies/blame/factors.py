@@ -30,7 +30,7 @@ def factors_of(
     boots: Sequence[str] = (),
     symbols: Sequence[str] = (),
 ) -> tuple[Factor, ...]:
-    """Return a factor for each knob that the plan changes, each variable, and each item of `boots` and `symbols`.
+    """Return a factor for each changed knob, each environment variable, and each item of `boots` and `symbols`.
 
     All instances of a knob are one factor. Knobs that the kernel changes together are one factor too, because none of
     them keeps its value when ktrial switches it alone. A zram device is one factor, because it is set up as a whole.

@@ -123,7 +123,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a blame. `reason` says why the blame ended.
 
-    `suspects` are factors that a search for suspects named and no trial confirmed.
+    `suspects` are factors that a search for suspects named, but that no trial confirmed.
     """
 
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"

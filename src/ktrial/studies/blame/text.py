@@ -108,7 +108,7 @@ def _estimate(effect: Effect | None) -> str:
 
 
 def screening_text(name: str, screened: Sequence[Screened], ended: str | None, *, width: int) -> str:
-    """Return a single search for suspects: every outcome's coefficients, with suspects and large effects first."""
+    """Return a text on one search for suspects: each outcome's coefficients, suspects first, then by size."""
     lines = [paragraph(f"{name}: {'ended: ' + ended if ended else 'not finished'}", width=width)]
     for outcome in weightiest(screened):
         lines += ["", f"{outcome.outcome} after {outcome.blocks} blocks"]

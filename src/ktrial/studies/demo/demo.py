@@ -40,7 +40,7 @@ Plans = Callable[[Settings], Plan]
 class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
     """An arm, and the reason for its expected effect; if `why` is empty, the catalog has the reason.
 
-    `also` are other values, in case the first one is already in force.
+    `also` has other settings to use if those in `set` are already in force.
     """
 
     set: Settings = {}
@@ -135,9 +135,10 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return a demo of the first showpiece that works in this session; its `passed` says why earlier ones fail.
+    """Return a demo of the first showpiece that works in this session.
 
-    If no showpiece works, the arms of the demo differ only in what the load itself requests.
+    The demo's `passed` says why earlier showpieces fail. If no showpiece works, the arms of the demo differ only in
+    what the load itself requests.
     """
 
     def plan(settings: Settings) -> Plan:

@@ -21,7 +21,7 @@ class LedgerFile:
         return self._path
 
     def of_others(self) -> LedgerFile:
-        """Return the file beside this file that has the verdicts of others. No store can recreate these verdicts."""
+        """Return the file with the verdicts of others, beside this file. No store can recreate these verdicts."""
         return LedgerFile(self._path.with_name(f"{self._path.stem}-elsewhere.json"))
 
     def read(self) -> bytes | None:

@@ -143,6 +143,6 @@ def standing(entry: LedgerEntry, now: Now) -> Standing:
 
 
 def of_knob(entries: Sequence[LedgerEntry], knob: str) -> tuple[LedgerEntry, ...]:
-    """Return the entries that changed the knob, those with the fewest other changes first."""
+    """Return the entries of arms that changed the knob, the entries with the fewest other changes first."""
     about = [entry for entry in entries if entry.is_about(knob)]
     return tuple(sorted(about, key=lambda entry: len(entry.changes) + len(entry.environment)))

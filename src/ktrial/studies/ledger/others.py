@@ -66,7 +66,7 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OthersVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict of another person, with the similarity of that person's machine."""
+    """A verdict of another person, and how similar that person's machine is to this machine."""
 
     entry: LedgerEntry
     signer: str | None
@@ -174,7 +174,7 @@ def _series(release: str | None) -> tuple[str, ...]:
 def verdicts_of(
     ledger: OthersLedger, here: Hardware, is_wanted: Callable[[LedgerEntry], bool] = lambda entry: True
 ) -> tuple[OthersVerdict, ...]:
-    """Return the wanted verdicts of others, the most similar machines first; for equal similarity, the newest first."""
+    """Return the verdicts of others that `is_wanted` accepts, the most similar machine first, then the newest."""
     bundles: dict[str, list[OthersTrial]] = {}
     for trial in ledger.trials:
         bundles.setdefault(trial.bundle_sha256, []).append(trial)

@@ -16,7 +16,7 @@ _HEADERS = ("date", "tried", "outcome", "verdict", "change", "trial", "by", "mac
 
 
 def others_lines(verdicts: Sequence[OthersVerdict], *, width: int, shown: int = 6) -> list[str]:
-    """Return at most `shown` verdicts of others as lines with a title; no lines without verdicts."""
+    """Return at most `shown` verdicts of others as lines with a title. Return nothing if there are no verdicts."""
     if not verdicts:
         return []
     lines = ["", TITLE]
@@ -33,7 +33,7 @@ def others_lines(verdicts: Sequence[OthersVerdict], *, width: int, shown: int = 
 
 
 def others_markdown(verdicts: Sequence[OthersVerdict]) -> str:
-    """Return the verdicts of others as a table in Markdown with a title; an empty text without verdicts."""
+    """Return a title and a Markdown table of the verdicts of others; an empty text if there are no verdicts."""
     if not verdicts:
         return ""
     lines = ["", f"## {TITLE.capitalize()}", "", f"| {' | '.join(_HEADERS)} |", "|" + " --- |" * len(_HEADERS)]

@@ -34,7 +34,7 @@ OPEN_STATES = frozenset({"would change", "next boot"})
 
 
 class ReviewedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the list, or one line that could not be read.
+    """One setting of a reviewed list, or one line that ktrial could not read.
 
     `setting` is KNOB=VALUE, or null for a line that was not understood. `now` is the value here, if known. `why`
     explains the state; `until` is the last kernel that has the knob. `price` and `security` are what the setting costs.

@@ -26,7 +26,7 @@ def kernel_change(
 ) -> str | KernelChange | None:
     """Return how the kernel at a point differs from the control's; None if it does not.
 
-    `kernels` maps the words for kernels to paths.
+    `kernels` maps values of the dimension `kernel` to paths.
     """
     changed = [one for one in dimensions if point[one.name] != one.default]
     named = next((str(point[one.name]) for one in changed if one.kind == "kernel"), None)

@@ -67,7 +67,7 @@ _ATTEMPTS = 3
 
 
 def fewest_visits(outcomes: int = 1) -> int:
-    """Return the visits of the smallest search that can confirm a point, or two points with several outcomes."""
+    """Return how many visits a search needs at least to confirm a point, or two points if it has several outcomes."""
     points = 1 if outcomes == 1 else 2
     return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + (1 + points) * FEWEST_CONFIRM
 
@@ -117,7 +117,7 @@ class SearchCourse:
         return fewest_visits(self.question.outcomes) + 2 * (self._fewest_blocks() - FEWEST_CONFIRM)
 
     def reserved_visits(self) -> int:
-        """Return how many visits are kept for the last race, the confirmation and, if they suffice, the removals."""
+        """Return how many visits are reserved for the last race, the confirmation and, if affordable, the removals."""
         return 2 * self.reserve() + self._final_visits() + self._removal_visits()
 
     def reserve(self) -> int:

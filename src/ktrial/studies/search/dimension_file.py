@@ -67,7 +67,7 @@ class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def check_booted(dimensions: Iterable[DimensionFile]) -> None:
-    """Raise BadInput for kernel arguments, kernels and symbols that no boot can have."""
+    """Raise BadInput for invalid dimensions that need a boot, or if they need too many kernels."""
     every = tuple(dimensions)
     for one in every:
         if one.kernel is not None:
@@ -112,7 +112,10 @@ def _check_word(one: DimensionFile) -> None:
         raise BadInput(f"{one.name}: expected a list of values", hint="add  values = [false, true]  or a list of words")
     for value in (*one.values, *(() if one.default is None else (one.default,))):
         if isinstance(value, str) and (not value or value.split() != [value] or '"' in value):
-            raise BadInput(f"{one.name}: {value!r} is not one word", hint="write one word without quotation marks")
+            raise BadInput(
+                f"{one.name}: expected a word without spaces and quotation marks in it, got {value!r}",
+                hint='for example  values = ["auto", "off"]',
+            )
 
 
 def booted_value(name: str, value: Value) -> Value:

@@ -23,7 +23,7 @@ PROMOTED, PROMOTION_BLOCKS, _PROMOTION_SHARE = 3, LOOKS[0], 0.25
 class FleetCourse(SearchCourse):
     """Walks through the steps of a search whose best points are measured on all machines of a fleet.
 
-    A counter has no effect that could be pooled over machines. A search for fewer events stays on one machine.
+    A search for fewer events stays on one machine, because the effect on a counter cannot be pooled over machines.
     """
 
     def _step(

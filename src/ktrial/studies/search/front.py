@@ -72,7 +72,7 @@ def course_of(question: SearchQuestion) -> SearchCourse:
 
 
 def refuse_outcomes(question: SearchQuestion) -> None:
-    """Raise BadInput for outcomes that no trial of a front could judge."""
+    """Raise BadInput if an outcome is named twice, or if the outcomes are too many for one trial."""
     if len(set(question.also)) != len(question.also):
         twice = next(name for name in question.also if question.also.count(name) > 1)
         raise Contradiction(f"--also names {twice} twice", hint=f"name {twice} once")

@@ -60,7 +60,7 @@ class KnownPoint(msgspec.Struct, kw_only=True):
 
 
 class Knowledge:
-    """The points of a search and their scores. `incumbent` is the best point so far, 0 if that is the control."""
+    """The points of a search and their scores. `incumbent` is the number of the best point (0: control)."""
 
     #: Standard errors by which an estimate must lie beyond a guard: a point is left out if it is broken 4 times in 5.
     guard_errors = 0.84
@@ -80,7 +80,7 @@ class Knowledge:
         self._proposed = 0
 
     def find(self, point: Point) -> int | None:
-        """Return the number of a point that was tried; None if it was not."""
+        """Return the number of a point; None if the search has not tried it."""
         key = key_of(point)
         return next((at for at, one in enumerate(self.entries) if key_of(one.point) == key), None)
 
@@ -355,7 +355,7 @@ def primary_of(part: SearchPart) -> str:
 
 
 def joint_draws(model: Surrogate, pool: Sequence[Point], rng: np.random.Generator) -> Iterator[Array]:
-    """Yield, without end, joint random draws of the effects of all points in `pool` from the model."""
+    """Yield endless joint random draws from the model, each with the effects of all points in `pool`."""
     mean, covariance = model.effects(pool)
     size = len(pool)
     scale = max(float(np.trace(covariance)) / size, 1e-12)

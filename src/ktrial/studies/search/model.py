@@ -31,9 +31,9 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     `trial` says what is measured; its arms are not used, and its command has the placeholders of the space. `files` are
     the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
-    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` maps the words for kernels to
-    paths. `also` are outcomes to improve besides the primary one; they are among the trial's secondary outcomes too.
-    With `fleet`, all machines of a fleet measure the best points and confirm the winner.
+    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` maps values of the dimension
+    `kernel` to paths. `also` are outcomes to improve besides the primary one; they are among the trial's secondary
+    outcomes too. With `fleet`, all machines of a fleet measure the best points and confirm the winner.
     """
 
     name: str
@@ -64,7 +64,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return {name: path for name, (path, _) in self.config_files(point).items()}
 
     def config_files(self, point: Point) -> dict[str, tuple[str, str]]:
-        """Return path and content of each configuration file at this point."""
+        """Return path and content of each configuration file, by placeholder, with the values of this point."""
         settled = self.space.settled(point)
         found = {}
         for name, template in self.files.items():
@@ -326,8 +326,8 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     """A search as it is stored to be resumed, `ktrial.search-state/1`.
 
-    `asked` identifies the command, `kernel` the kernel on which the search began. `probes` are the answers of the
-    machine; the trials are in the store. `seconds` is how long each trial in guests or on a fleet took, with all boots.
+    `asked` identifies the command, `kernel` the kernel on which the search began. `probes` are the replies to
+    probes; the trials are in the store. `seconds` is how long each trial in guests or on a fleet took, with all boots.
     """
 
     schema: Literal["ktrial.search-state/1"] = "ktrial.search-state/1"

@@ -36,7 +36,7 @@ def search_html(found: SearchAnswer, comparison: Comparison) -> str:
 
 
 def supplement(found: SearchAnswer) -> Supplement:
-    """Return what the page of a search says beyond its confirming trial."""
+    """Return what the page of a search shows besides the confirming trial."""
     blocks: list[Block] = [Text(_about(found))]
     if found.candidate:
         rows = [(name, plain(value)) for name, value in found.candidate.items()]

@@ -8,12 +8,12 @@ measured and on the seed, and an interrupted search continues with the same prop
 from __future__ import annotations
 
 import importlib.util
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.kit.errors import KtrialError
+from ktrial.kit.own_code import install_step
 from ktrial.studies.search.space import Dimension, Point, Scalar, Space, key_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ASKS = 8
 
 
 class KnownValue(NamedTuple):
-    """A point, and the estimate of its effect; `value` is None if the point cannot be tried."""
+    """A point, and the estimate of its effect; `value` is None if there is no estimate."""
 
     point: Point
     value: float | None
@@ -49,12 +49,12 @@ def check_optuna(sampler: str) -> None:
     if importlib.util.find_spec("optuna") is None:
         raise KtrialError(
             "cannot search: Optuna is not installed",
-            hint=f"{sys.executable} -m pip install 'optuna>=5,<6'",
+            hint=install_step("optuna>=5,<6", "search"),
         )
     if sampler == "gp" and importlib.util.find_spec("torch") is None:
         raise KtrialError(
             "cannot use the sampler gp: PyTorch is not installed",
-            hint=f"use --sampler tpe, or run `{sys.executable} -m pip install torch`",
+            hint="use --sampler tpe, or install torch where Optuna is installed",
         )
 
 

@@ -254,7 +254,7 @@ def parse_space(data: bytes, file: str) -> SpaceFile:
 
 
 def check_space_file(space: SpaceFile) -> None:
-    """Raise BadInput for a space that no machine could search."""
+    """Raise BadInput if the space is invalid on every machine."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", space.name):
         raise BadInput(
             f"{space.name!r} is not a name for a space",
@@ -386,7 +386,7 @@ def _rules(texts: Iterable[str], names: Sequence[str], file: SpaceFile) -> Itera
 
 
 def checked_space(space: Space) -> Space:
-    """Return the space. Raise BadInput if it has no point besides the control, or only one point."""
+    """Return the space. Raise BadInput if it has no point besides the control, or if its values give only one point."""
     from numpy.random import default_rng
 
     reasons = "; ".join(f"{name}: {why}" for name, why in space.left_out.items())

@@ -47,7 +47,7 @@ class Slice(NamedTuple):
 
 
 class Surrogate:
-    """The fitted model. Effects are differences of the score to the control, which is point 0."""
+    """The fitted model. An effect is the difference of a point's score from that of the control, which is point 0."""
 
     def __init__(
         self, space: Space, points: Sequence[Point], seen: Sequence[SeenVisit], earlier: Surrogate | None = None
@@ -139,7 +139,8 @@ def encode(space: Space, points: Sequence[Point]) -> Array:
 def kernels(space: Space, left: Array, right: Array) -> list[Array]:
     """Return matrices of similarity between the points in `left` and `right`.
 
-    Each dimension has a matrix, then follow a joint matrix and a matrix with 1 for equal points and 0 for others.
+    The first matrices belong to one dimension each. The last two are a joint matrix, and 1 for equal points, 0 for
+    different points.
     """
     each, apart = [], np.zeros((len(left), len(right)))
     for at, dimension in enumerate(space.dimensions):

@@ -51,7 +51,7 @@ def times_boots(trial: TrialFile) -> bool:
 
 
 def check_boot_arms(trial: TrialFile) -> None:
-    """Raise BadInput for arms that a boot of this machine cannot provide."""
+    """Raise BadInput for arms that a trial over boots of this machine cannot have."""
     entries: dict[str, str] = {}
     for name, arm in trial.arms.items():
         if arm.boot:
@@ -78,7 +78,7 @@ def check_boot_arms(trial: TrialFile) -> None:
 def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:
     """Return the trial with a boot for each visit, the facts that identify each boot, and the boot time as an outcome.
 
-    `releases` are the kernels of the arms that name a kernel. A placebo boots the control's entry.
+    `releases` maps arms that name a kernel to its release. A placebo boots the control's entry.
     """
     arms = {
         name: arm if arm.placebo else _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()

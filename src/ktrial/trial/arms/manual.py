@@ -81,7 +81,7 @@ def is_by_hand(trial: TrialFile) -> bool:
 
 
 def check_manual(trial: TrialFile) -> None:
-    """Raise BadInput for a manual arm that could not work on any machine."""
+    """Raise BadInput for manual arms that are invalid on every machine, and for `expect` in other arms."""
     for name, arm in trial.arms.items():
         if arm.expect and arm.manual is None:
             raise BadInput(
@@ -143,8 +143,8 @@ def _is_words(kind: FactKind) -> bool:
 class Look(NamedTuple):
     """Whether a machine shows the facts that identify an arm. `told` lists facts that differ or are unknown.
 
-    `found` contains the values of known facts; if a fact is a list of words, the expected words, or nothing if one is
-    missing.
+    `found` contains the values of known facts. For a fact that is a list of words, it contains the expected words, or
+    an empty text if a word is missing.
     """
 
     truth: Truth

@@ -217,7 +217,7 @@ _CHANGING = frozenset({"activating", "deactivating", "reloading", "refreshing"})
 
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
-    """Return the current state of every service that an arm names. Raise BadInput if a service is unknown."""
+    """Return the current state of every service that an arm names. Raise BadInput if ktrial cannot use a service."""
     names = {arm.service.name for arm in trial.arms.values() if arm.service is not None}
     return {name: _state(executor, name) for name in sorted(names)}
 

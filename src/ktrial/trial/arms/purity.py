@@ -23,7 +23,7 @@ _OF_SCHED_EXT = ("kernel.scheduler", "kernel.sched_ext_state", "kernel.sched_ext
 def purity(
     trial: StoredTrial, states: Mapping[str, bytes], catalog: Catalog
 ) -> tuple[tuple[StateChange, ...], tuple[Finding, ...]]:
-    """Return how each arm's machine differs from the control's, and findings on undeclared differences.
+    """Return each arm's differences from the control in the machine's state, and findings on undeclared differences.
 
     `states` contains the machine's state at each arm's first visit.
     """

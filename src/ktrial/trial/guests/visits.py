@@ -64,7 +64,7 @@ class _GuestFacts:
 
 
 class GuestVisits:
-    """A `VisitMaker` in guests."""
+    """Makes the visits of a trial in guests, as a `VisitMaker`."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,

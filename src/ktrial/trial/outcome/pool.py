@@ -40,8 +40,7 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
             differs.append("primary")
         if differs:
             raise BadInput(
-                f"{kept.stored.trial} and {first.stored.trial} ask different questions: "
-                f"{_difference(differs[0], first, kept)}",
+                f"cannot pool {kept.stored.trial} with {first.stored.trial}: {_difference(differs[0], first, kept)}",
                 hint="pool only trials that were made from the same file",
             )
     file, protocol = first.stored.file, first.protocol
@@ -72,14 +71,14 @@ def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:
         one, two = (
             kept.protocol.primary if name == "primary" else getattr(kept.stored.file, name) for kept in (first, other)
         )
-        return f"{name} is {_text(two)}, not {_text(one)}"
+        return f"its {name} is {_text(two)}, not {_text(one)}"
     one, two = first.stored.file.arms, other.stored.file.arms
     arm = next(arm for arm in (*one, *two) if one.get(arm) != two.get(arm))
     if arm not in one or arm not in two:
         return f"only {(first if arm in one else other).stored.trial} has the arm {arm}"
     fields = (field for field in one[arm].__struct_fields__ if getattr(one[arm], field) != getattr(two[arm], field))
     field = next(fields)
-    return f"{field} of the arm {arm} is {_text(getattr(two[arm], field))}, not {_text(getattr(one[arm], field))}"
+    return f"`{field}` of its arm {arm} is {_text(getattr(two[arm], field))}, not {_text(getattr(one[arm], field))}"
 
 
 def _text(value: Any) -> str:

@@ -93,7 +93,7 @@ def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
 def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[Finding, ...]:
     """Return a finding if compared commands print different output, because they may do different work.
 
-    Output that differs from run to run says nothing, unless the other command always prints the same.
+    Output that differs from run to run says nothing, unless the other command always prints the same output.
     """
     if not trial.file.compares_commands:
         return ()

@@ -83,7 +83,7 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def check_arm_changes(
     arm: str, commands: Sequence[CommandFile], service: ServiceFile | None, sched_ext: SchedExtFile | None
 ) -> None:
-    """Raise BadInput for changes that no machine can make."""
+    """Raise BadInput for changes that are incomplete or contradict each other."""
     for command in commands:
         for what, words in (("run", command.run), ("undo", command.undo)):
             if not words or not words[0]:

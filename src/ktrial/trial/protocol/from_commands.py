@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.kit.errors import BadInput, in_lower_case
+from ktrial.kit.errors import BadInput, in_lower_case, quoting_hint
 from ktrial.trial.protocol.file import ArmFile, CommandFile
 
 #: Replaces a setup or cleanup that was not given.
@@ -115,7 +115,7 @@ def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(shlex.split(line))
     except ValueError as error:
         raise BadInput(
-            f"{what}: cannot read {line!r} ({in_lower_case(str(error))})", hint="quote as in a shell"
+            f"{what}: cannot read {line!r} ({in_lower_case(str(error))})", hint=quoting_hint(error)
         ) from None
 
 

@@ -42,7 +42,8 @@ def arms_of(
 ) -> dict[str, ArmFile]:
     """Return the control and the arms: one arm of all words, or one for each combination of listed values.
 
-    The control of zram algorithms has the first algorithm. Compared with no zram, all would show the same effect.
+    If only zram algorithms differ, the control has the first algorithm: compared with no zram, all algorithms would
+    show the same effect.
     """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values: dict[str, tuple[str, ...]] = {}

@@ -27,7 +27,7 @@ MOST_GUARD_ERROR = 0.2
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Hours of each day, as minutes since midnight; the hours may cross midnight."""
+    """The quiet hours of each day. `begin` and `end` are minutes since midnight; the hours may cross midnight."""
 
     begin: int
     end: int

@@ -33,7 +33,7 @@ def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
 
 
 def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
-    """Return a plan from the relative spread of runs alone, with the difference of two runs as a block."""
+    """Return a plan from the relative spread of runs alone, as if each block were the difference of two runs."""
     spread = math.sqrt(2) * math.log1p(run_sd)
     margin = MARGIN if asked.margin is None else asked.margin
     return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)

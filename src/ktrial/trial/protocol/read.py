@@ -44,7 +44,7 @@ def parse_trial_file(data: bytes, file: str) -> TrialFile:
 
 
 def check_trial_file(trial: TrialFile) -> None:
-    """Raise BadInput for a protocol that no machine can carry out."""
+    """Raise BadInput for a protocol that is invalid on every machine."""
     for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
             raise BadInput(
@@ -59,12 +59,14 @@ def check_trial_file(trial: TrialFile) -> None:
     if trial.metrics and not trial.command:
         raise BadInput(
             "`metrics` read the output of a command, but this trial has no command",
-            hint="move `metrics` to [live]" if trial.live else "leave out the metrics, or add a command",
+            hint="move `metrics` to [live]"
+            if trial.live
+            else "leave out the metrics, or replace the suite with a command",
         )
     if trial.limit is not None and not trial.command:
         raise BadInput(
             "`limit` applies to runs of a command, but this trial has no command",
-            hint="remove `limit`; benchmarks of a suite have their own limits",
+            hint="remove `limit`",
         )
     if trial.prepare and not trial.command:
         raise BadInput("`prepare` is for a command, but this trial has no command", hint="remove `prepare`")
@@ -94,7 +96,8 @@ def _check_numbers(trial: TrialFile) -> None:
     for what, blocks in (("budget", design.budget), ("cap", design.cap)):
         if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS and not trial.race:
             raise BadInput(
-                f"{what} = {blocks}: too few blocks for any verdict", hint=f"use {_FEWEST_BLOCKS} or more; quick is 9"
+                f"{what} = {blocks}: too few blocks for any verdict",
+                hint=f"use {_FEWEST_BLOCKS} blocks or more; the budget quick has 9",
             )
     if not trial.detect_share > 0:
         raise BadInput(
@@ -129,7 +132,10 @@ def _check_arms(trial: TrialFile) -> None:
             parse_address(knob)
         for variable in arm.environment:
             if not _VARIABLE.fullmatch(variable):
-                raise BadInput(f"arm {name}: {variable!r} is not a variable name", hint="for example MALLOC_ARENA_MAX")
+                raise BadInput(
+                    f"arm {name}: {variable!r} in `environment` is not a variable name",
+                    hint="for example MALLOC_ARENA_MAX",
+                )
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         _check_own_command(trial, name, arm)
         # ktrial itself has written `manual` into each arm of a trial that boots this machine.
@@ -216,7 +222,7 @@ def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
         what = "command" if arm.command else "`prepare`"
         raise BadInput(
             f"arm {name} has its own {what}, but this trial measures a suite",
-            hint=f"remove the arm's {what}, or replace the trial's `suite` by a `command`",
+            hint=f"remove the arm's {what}, or replace the trial's `suite` with a `command`",
         )
     if arm.command and (trial.guest is not None or arm.build is not None):
         what = "guests" if trial.guest is not None else "a build"

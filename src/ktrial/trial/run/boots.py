@@ -23,7 +23,7 @@ def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
 
 
 def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None) -> None:
-    """Raise Refused if this boot already had a visit other than the due visit."""
+    """Raise Refused if this boot already had a visit other than the due visit, or if the boot is unknown."""
     if not due.new_boot:
         return
     if boot_id is None:

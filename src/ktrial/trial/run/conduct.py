@@ -188,7 +188,7 @@ def _standing(pilot: str, earlier: Earlier, log: list[Event]) -> Standing:
 def arms_for(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
-    """Return the arms of one loop; `names` maps their names to arms of the protocol."""
+    """Return the arms of one `TrialLoop`; `names` maps their names to arms of the protocol."""
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(

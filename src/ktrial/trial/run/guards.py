@@ -30,7 +30,7 @@ _SHORTEST_S = 0.5
 
 
 class SafetyWatch:
-    """Compares the machine with the limits at each `check`. Nothing else may use its sampling."""
+    """Compares the machine with the limits at each `check`. Nothing else may use the same `sampling`."""
 
     def __init__(self, limits: SafetyLimits, sampling: Sampling) -> None:
         self._limits = limits

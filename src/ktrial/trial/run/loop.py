@@ -35,13 +35,13 @@ from ktrial.trial.run.events import BlockEnded, TrialEnded, TrialListener
 
 
 class TrialStore(Port):
-    """Stores the log of a trial."""
+    """Stores the logs of trials."""
 
     def append(self, trial: str, events: Sequence[Event]) -> None: ...
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """The state of a trial: its log, session and records so far. `logs` stores new events of the log."""
+    """The state of a trial: its log, session and records so far. `logs` is the store of its log."""
 
     trial: str
     protocol_sha256: str
@@ -61,7 +61,7 @@ class Standing(msgspec.Struct, kw_only=True):
 
     @property
     def is_ended(self) -> bool:
-        """Whether the trial has ended and was not extended since."""
+        """Whether the trial has ended and has not been extended since then."""
         last = [event for event in self.log if isinstance(event, TrialEnd | Extended)]
         return bool(last) and isinstance(last[-1], TrialEnd)
 
@@ -73,13 +73,13 @@ class Standing(msgspec.Struct, kw_only=True):
         return any(isinstance(event, RunEnded) and event.arm == arm and event.measurements for event in self.log)
 
     def append(self, *events: Event) -> None:
-        """Append events to the log. They are on disk when this returns."""
+        """Append events to the log, and return when the events are on disk."""
         self.logs.append(self.trial, events)
         self.log += events
 
 
 class Visit(NamedTuple):
-    """A visit that is due: its block and arm, its position among the `visits` of the block, and its missing runs."""
+    """A visit that is due: its block, its arm, its position among the block's `visits`, and how many runs it lacks."""
 
     block: int
     arm: str
@@ -99,10 +99,10 @@ class VisitMaker(Port):
         """Make the missing visits of a block, in order. Return False if a visit cannot be made now."""
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return whether too little time is left for this step, and end the log in this case."""
+        """Return whether too little time is left for this step; if so, end the log."""
 
     def end(self) -> None:
-        """Clean up after the last visit. When this returns or raises, the machine is restored."""
+        """Clean up after the last visit, and restore the machine even if an error occurs."""
 
 
 class TrialLoop:

@@ -82,7 +82,7 @@ def _places(stored: StoredTrial) -> tuple[str, ...]:
 def with_signs_of_control(
     file: TrialFile, arms: Mapping[str, ArmSettings], facts: FactBook, kinds: Mapping[str, FactKind]
 ) -> dict[str, ArmSettings]:
-    """Return the arms with the facts that identify the control, read before the first run.
+    """Return the arms; before the first run, add the facts that identify a control without `manual`.
 
     Raise Refused if the machine must be set up as the control now, but is not.
     """
@@ -108,7 +108,8 @@ def _refuse_manual(
         if arm.manual is not None and look(arms[name].expect, facts, kinds).truth is Truth.YES:
             raise Refused(
                 f"cannot start the trial: the machine is set up as {name}, not as {file.control}",
-                hint=f'set up {file.control}, or add  manual = "…"  and `expect` to [arms.{file.control}]',
+                hint=f'set the machine up as {file.control}, or add  manual = "…"  and `expect` to'
+                f" [arms.{file.control}]",
             )
 
 
@@ -177,7 +178,7 @@ def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
 
 
 def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -> str | None:
-    """Return the first arm whose settings have changed since the start of the trial; None if there is none."""
+    """Return the first arm of the due setup whose settings have changed since the trial began; None if none has."""
     for name, arm in now.items():
         kept = stored.arms[name]
         again = msgspec.structs.replace(arm, expect=kept.expect)
@@ -209,7 +210,7 @@ class VisitTurn:
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Return the runs per visit: the protocol's number, or as many as make a boot worthwhile (1 without boots)."""
+    """Return the number of runs per visit: the protocol's, or enough to make a boot worthwhile (1 without boots)."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":

@@ -22,7 +22,7 @@ class TrialRuns(RunStore, Protocol):
     """A run store that can also reopen a session."""
 
     def of_session(self, name: str) -> Earlier | None:
-        """Return a session to continue; None while another process of ktrial measures it."""
+        """Return a session to continue; None while another ktrial process measures it."""
 
 
 class Trials(TrialStore, Protocol):
@@ -37,14 +37,14 @@ class Trials(TrialStore, Protocol):
         """Keep the store open until ktrial ends."""
 
     def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
-        """Return the noise profiles of a suite, or of all suites, on a machine, newest first."""
+        """Return a machine's noise profiles of a suite, newest first; None means all suites."""
 
     def keep_profile(self, profile: NoiseProfile) -> None:
         """Add a profile; older profiles stay, because trials refer to them."""
 
 
 class Stopping(Protocol):
-    """Interruptions such as Ctrl-C. `watch` registers a function to call about once a second during waits."""
+    """Interruptions such as Ctrl-C. ktrial calls `watch` about once a second while it waits."""
 
     number: int
     watch: Callable[[], None] | None

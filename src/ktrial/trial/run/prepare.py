@@ -79,7 +79,7 @@ def prepare(
     *,
     allow_dangerous: bool,
 ) -> Prepared:
-    """Return the trial with everything that its protocol names on this machine.
+    """Find everything on this machine that the protocol names, and return the trial, ready to begin.
 
     Raise an error if something is missing.
     """
@@ -164,7 +164,7 @@ def arm_tasks(
     cpus: str | None,
     extras: Mapping[str, ArmExtras] = {},
 ) -> dict[str, tuple[Task, ...]]:
-    """Return the tasks of the arms that set parameters or measure a command of their own."""
+    """Return the tasks of each arm that sets parameters or measures a command of its own."""
     found: dict[str, tuple[Task, ...]] = {}
     for name, arm in trial.full_arms.items():
         own = extras[name].measured if name in extras else None
@@ -193,7 +193,7 @@ class Rig(NamedTuple):
 
 
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
-    """Return what the runs need. Ask for root if a benchmark needs root, and put each setting in force once.
+    """Return what the runs need. Ask for root if a benchmark needs root, and try out each setting once.
 
     Raise an error if something cannot run here.
     """

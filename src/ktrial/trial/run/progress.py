@@ -42,7 +42,10 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None, done: int) -> Outlook:
-    """Estimate what is left, from the judgement and the time of a run. `done` runs of the current block are over."""
+    """Estimate when the trial ends, based on the judgement and the time of a run.
+
+    `done` runs of the current block are over.
+    """
     each = protocol.runs_per_visit
     if protocol.replicate != "run" or "kernel" in protocol.varies:
         # The time between visits depends on a person or a compiler.

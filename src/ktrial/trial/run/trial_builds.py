@@ -36,7 +36,7 @@ def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
 
 
 def builds_misused(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield runs whose build is unknown, or whose kernel build had another visit, each with the reason."""
+    """Yield runs whose build is unknown, or whose kernel build was used for another visit, each with the reason."""
     protocol = log[0]
     if not isinstance(protocol, Protocol) or protocol.replicate != "build":
         return
@@ -89,7 +89,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return the scope of a verdict on these builds: across builds only if every visit had its own build."""
+    """Return the scope of a verdict on these builds: "across N builds" only if every visit had its own build."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

@@ -38,7 +38,10 @@ _OUT_OF_TIME = "no time is left for another block"
 
 
 class Benchmarked(msgspec.Struct, frozen=True, kw_only=True):
-    """The benchmarks of every visit, with parameters and tool versions; `own` has the tasks of arms with parameters."""
+    """The tasks of a visit, and the versions of their tools.
+
+    `own` has the tasks of arms that set parameters or measure a command of their own.
+    """
 
     tasks: tuple[Task, ...]
     versions: Mapping[str, str | None]
@@ -76,7 +79,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """Estimate how long `blocks` blocks take after `done` runs of the first block; None before the first run."""
+        """Estimate how long `blocks` blocks take, of which `done` runs are over; None before the first run."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
@@ -135,7 +138,7 @@ class MachineVisits:
         self._warm_up_commands()
 
     def can_make(self, visit: Visit) -> bool:
-        """Return whether the visit's arm is in force; always True if ktrial itself sets up the arms."""
+        """Return whether the visit needs no person; always True if ktrial itself sets up the arms."""
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
@@ -218,7 +221,7 @@ class MachineVisits:
                 return
         if not scores:
             raise BadRun(
-                f"all {WARM_MOST} warm-up runs are void; the last one: {void}",
+                f"all {WARM_MOST} warm-up runs are void; reason for the last run: {void}",
                 hint="remove this cause, or set another limit in [gates] of a protocol",
             )
 
@@ -250,7 +253,7 @@ class MachineVisits:
                 f"the benchmark failed in a warm-up run of {arm}: {failure or f'it gave no {protocol.primary}'}",
                 hint="run the benchmark with `ktrial bench` to see its output"
                 if arm not in self._benchmarked.own
-                else "run the arm's command by hand to see why it fails",
+                else f"run the benchmark or command of arm {arm} by hand to see why it fails",
             )
         return told, None
 

@@ -60,10 +60,10 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turn(NamedTuple):
-    """One step of an unattended trial, which pauses as soon as the machine has its next blocks.
+    """One step of an unattended trial. The trial pauses as soon as the machine has the plan of the next blocks.
 
     `fence` distinguishes coordinators: a newer coordinator has a higher fence, and its plans have higher tokens. A live
-    trial has no plans. It runs as long as a coordinator holds the lease of its `fleet` with this fence.
+    trial has no plans; it runs as long as a coordinator holds the lease of the trial's `fleet` with this fence.
     """
 
     fence: int | None = None
@@ -91,11 +91,11 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
         step = f"wait with `ktrial trial resume {trial} --unattended`, or stop the plan with `ktrial trial stop`"
     else:
         step = "wait until the plan is over, or stop it with `ktrial trial stop`"
-    raise Refused(f"this machine carries out a plan of the unattended trial {running}", hint=step)
+    raise Refused(f"the machine is carrying out a plan of the unattended trial {running}", hint=step)
 
 
 class Carrier:
-    """The plans of one trial on a machine. `root` is a root session there.
+    """Starts, stops and fetches the plans of one trial on a machine. `root` is a root session there.
 
     On another machine, ktrial sends nothing while a plan is expected to run; `asleep` keeps the connection open
     meanwhile.
@@ -170,7 +170,7 @@ class Carrier:
         if hashlib.sha256(text).hexdigest() != part.sha256:
             raise AgentError(
                 "lost",
-                f"cannot use the agent's copy of plan {name}: the SHA-256 differs",
+                f"cannot use the agent's copy of plan {name}: it does not match its SHA-256",
                 hint="run the same command again",
             )
         while True:

@@ -16,7 +16,7 @@ EndReason = Literal["done", "stopped", "deadline", "limit", "failed", "knob", "r
 
 
 class LogMoment(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of a line; `slept_ms` is how long the machine was suspended since its boot."""
+    """The time of a log line; `slept_ms` is how long the machine has been suspended since boot."""
 
     at_ns: int
     at_unix_ms: int
@@ -116,7 +116,7 @@ def lines_of(data: bytes) -> list[Line]:
 
 
 def made_visits(lines: Sequence[Line]) -> Iterator[MadeVisit]:
-    """Yield the visits that are over, in order. A visit that was cut off is made again."""
+    """Yield the visits that are over, in order. Leave out a visit that was cut off; ktrial makes it again."""
     begun = next((line for line in lines if isinstance(line, PlanBegun)), None)
     part: list[Line] = []
     for line in lines:

@@ -50,7 +50,7 @@ class PlannedGate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedArm(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of an arm, and the files that the arm must not change."""
+    """The plan of an arm. `beside` maps the files that the arm must not change to their contents."""
 
     plan: Mapping[str, Any] | None = None
     beside: Mapping[str, str] = {}
@@ -59,7 +59,7 @@ class PlannedArm(msgspec.Struct, frozen=True, kw_only=True):
 class PlannedCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command or a load; `exec` or `load` holds the fields of its request to the agent.
 
-    In `folder` the head finds the run's files; the agent ignores it.
+    The head finds the run's files in `folder`, which the agent ignores.
     """
 
     label: str

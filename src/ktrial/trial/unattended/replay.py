@@ -94,7 +94,7 @@ class Answers:
 
 def _content(answer: PlanAnswer) -> dict[str, Any]:
     if answer.ok is None:
-        raise Unanswered(f"the log of the plan has no content for {answer.do!r}", hint=_REPEAT)
+        raise Unanswered(f"the answer to {answer.do!r} in the log of the plan has no content", hint=_REPEAT)
     return answer.ok
 
 

@@ -63,7 +63,7 @@ _LONGEST_S = 6 * 86_400.0
 
 
 class Unattended(NamedTuple):
-    """Everything that a trial needs for plans: a root session, the agent of the user, and the folders of runs."""
+    """Everything that a trial needs for plans: a root session, the user's agent, and the folders of runs."""
 
     root: Machine
     executor: AgentExecutor
@@ -106,7 +106,7 @@ def refuse_uncarried(ready: Prepared) -> None:
 
 
 class UnattendedVisits:
-    """A `VisitMaker` whose visits the machine makes by itself. `live` makes the warm-ups, with `arms`."""
+    """A `VisitMaker` whose visits the machine makes by itself; the head uses `live` and `arms` for the warm-ups."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,

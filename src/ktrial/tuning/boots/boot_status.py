@@ -34,7 +34,7 @@ _ENDS = frozenset(("failed", "fell-back", "left", "healthy"))
 
 
 class AttemptEntry(msgspec.Struct, frozen=True):
-    """An entry that the agent wrote, with the kernel arguments that it adds."""
+    """An entry that the agent wrote, and the kernel arguments that the entry adds."""
 
     id: str
     title: str = ""
@@ -102,7 +102,7 @@ def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
 
 
 def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
-    """Return the state of the attempt, and the event that shows this state, or None if the log has no such event."""
+    """Return the state of the attempt, and the event that shows this state; the event is None if the log lacks it."""
     events = status.of_attempt()
     if status.running is not None:
         own = [one for one in events if one.boot_id == status.boot_id and one.entry == status.running]

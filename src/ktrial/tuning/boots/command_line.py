@@ -54,8 +54,8 @@ class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
 class WordChange(msgspec.Struct, frozen=True):
     """A kernel argument to add or to remove.
 
-    A new argument replaces those with its name, unless the kernel accepts several, as of `console`. A removal without
-    a value removes all arguments with its name.
+    A new argument replaces those with its name, unless the kernel accepts several with one name, such as `console`. A
+    removal without a value removes all arguments with its name.
     """
 
     word: BootWord
@@ -105,8 +105,8 @@ def _change(text: str) -> WordChange:
     plain = text.removeprefix("-").removeprefix("boot:")
     if not (plain if removes else _NEW.fullmatch(plain)):
         raise BadInput(
-            f"{text!r} is not a kernel argument that ktrial can add",
-            hint="write NAME=VALUE, NAME or -NAME, with only letters, digits and _.,:/+=@- in VALUE",
+            f"{text!r} is not a kernel argument that ktrial can change",
+            hint="write NAME=VALUE, NAME or -NAME, with only letters, digits and _.- in NAME, and also ,:/+=@ in VALUE",
         )
     name, equals, value = plain.partition("=")
     if any(same_name(name, net) for net in NETS) and not removes:

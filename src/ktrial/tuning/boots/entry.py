@@ -74,7 +74,7 @@ class BootPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A boot entry, the path of its file, and the form in which the agent writes the file.
 
     Only the head uses the other fields. `initrd_files` are the paths of microcode and initramfs on the running system.
-    `release` is None if it is unknown for another kernel.
+    `release` is None for another kernel whose release is unknown.
     """
 
     loader: BootLoader
@@ -157,7 +157,7 @@ def plan_boot(
 
 
 def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> BootPlan:
-    """Return the plan of a rehearsal: the running kernel, which panics at once, with the arguments of this boot."""
+    """Return the plan of a rehearsal, which boots the running kernel with its present arguments and panics at once."""
     return plan_boot(grounds, (), watchdog_s=watchdog_s, entry=REHEARSAL)
 
 
@@ -259,7 +259,7 @@ def _loaded_by_grub(entry: MenuEntry, grounds: BootGrounds, config: GrubConfig) 
     if unfit is not None:
         raise _cannot(
             f"GRUB's entry {entry.title!r} {unfit}; ktrial's own entry cannot do that",
-            "boot the kernel by hand from GRUB's menu (e edits an entry)",
+            "boot the kernel by hand from GRUB's menu (the e key edits an entry)",
         )
     return _Loaded(
         kernel=entry.kernel,
@@ -341,7 +341,7 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
             f"systemd-boot has {more} for {which} in {grounds.mount}/loader/entries, expected one",
             "remove the spare entries that `bootctl list` shows"
             if found
-            else "boot an entry that `bootctl list` shows as type #1, which has a file",
+            else "boot an entry that has a file (type #1 in `bootctl list`)",
         )
     return _loaded_by_entry(*found[0], grounds)
 
@@ -381,7 +381,7 @@ def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, fi
         return _other_by_entry(grounds, running, file)
     if posixpath.dirname(file) != "/boot":
         raise _cannot(
-            f"GRUB's entries here load kernels from /boot, and {file} is elsewhere", "install this kernel in /boot"
+            f"GRUB's entries here load kernels from /boot, but {file} is elsewhere", "install this kernel in /boot"
         )
     kernel = posixpath.join(posixpath.dirname(running.kernel), posixpath.basename(file))
     found = _find_menu_entry(config.entries, kernel, grounds.command_line)
@@ -395,7 +395,7 @@ def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, fi
 def _other_by_entry(grounds: BootGrounds, running: _Loaded, file: str) -> _Loaded:
     if not file.startswith(f"{grounds.mount}/"):
         raise _cannot(
-            f"systemd-boot reads only files of its own partition ({grounds.mount}), and {file} is elsewhere",
+            f"systemd-boot reads only files of its own partition ({grounds.mount}), but {file} is elsewhere",
             f"run `kernel-install add RELEASE {file}` to copy the kernel there",
         )
     kernel = file.removeprefix(grounds.mount)

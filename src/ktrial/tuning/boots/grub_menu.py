@@ -81,9 +81,10 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a `grub.cfg` does.
 
-    `has_entry_files` means that it runs GRUB's command `blscfg`, which reads entries from other files. `modules` are
-    the modules that it loads before that command, and `search` is the UUID that it searches for. `may_ask_password`
-    means that GRUB asks for a password only under a condition, as Fedora's does if there is a `user.cfg`.
+    `has_entry_files` means that the file runs GRUB's command `blscfg`, which reads entries from other files. `modules`
+    are the modules that the file loads before `blscfg`, and `search` is the UUID that it searches for.
+    `may_ask_password` means that GRUB asks for a password only under a condition, as Fedora's does if there is a
+    `user.cfg`.
     """
 
     entries: tuple[MenuEntry, ...] = ()

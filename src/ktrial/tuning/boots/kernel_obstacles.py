@@ -99,7 +99,7 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
 
 
 def unbuilt_modules(paths: Iterable[str], running: str, release: str) -> tuple[str, ...]:
-    """Return the modules of DKMS, such as nvidia, that are built for the running kernel and not for `release`.
+    """Return the DKMS modules, such as nvidia, that are built for the running kernel but not for `release`.
 
     DKMS puts a built module at NAME/VERSION/RELEASE/ARCHITECTURE/module/FILE below /var/lib/dkms.
     """

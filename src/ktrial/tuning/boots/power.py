@@ -26,7 +26,7 @@ class PowerWatch:
         self._switched = 0
 
     def silent_s(self, now_s: float) -> float:
-        """Return how long the machine has been silent; 0 if it answers or never did."""
+        """Return how long the machine has been silent; 0 if it answers or has never answered."""
         return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
 
     def see(self, now_s: float, *, answers: bool) -> Sight:

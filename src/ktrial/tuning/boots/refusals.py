@@ -53,7 +53,7 @@ _LUKS_KEYS = ("rd.luks.key=", "luks.key=", "cryptkey=")
 
 
 def find_obstacles(scene: BootScene) -> list[Obstacle]:
-    """Return the obstacles to a trial boot on this machine: those without a remedy first, notes last."""
+    """Return the obstacles to a trial boot on this machine: those that no option overrules first, notes last."""
     found = [*_of_system(scene), *_of_mounts(scene)]
     if isinstance(scene.loader, NoLoader):
         found.append(_of_no_loader(scene.loader))
@@ -86,7 +86,7 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
 
 
 def other_kernel_obstacles(plan: BootPlan, kernel: KernelScene, scene: BootScene) -> list[Obstacle]:
-    """Return the obstacles to the plan's kernel, if it is not the running one."""
+    """Return the obstacles to a boot of the plan's kernel, if it is not the running kernel."""
     running = scene.grounds.release if scene.grounds is not None else ""
     return list(kernel_obstacles(plan, kernel, running))
 

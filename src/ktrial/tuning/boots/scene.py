@@ -90,7 +90,7 @@ class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KexecScene(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the running kernel can start another kernel (kexec)."""
+    """What decides whether the running kernel can start another kernel (kexec)."""
 
     has_program: bool
     is_locked: bool
@@ -124,7 +124,7 @@ class BootScene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelScene(msgspec.Struct, frozen=True, kw_only=True):
-    """Another kernel before it is booted. `head` are its first bytes; None if they cannot be read.
+    """Another kernel before it is booted. `head` holds its first bytes; None if they cannot be read.
 
     `modules` are the names in its `modules.dep` and `modules.builtin`: empty without the folder, None if too long to
     read. `dkms` are files below /var/lib/dkms. `drivers` are the drivers of the root file system and its disks.

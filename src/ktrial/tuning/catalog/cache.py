@@ -66,7 +66,7 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """Return the catalog from the file `cache`; if it is missing or outdated, write it from all catalog files.
+    """Return the catalog from the file `cache`, which ktrial first writes if it is missing or outdated.
 
     If `cache` is None, only read the catalog files.
     """

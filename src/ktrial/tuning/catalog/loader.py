@@ -58,7 +58,7 @@ def load_catalog(folders: Iterable[Path] = ()) -> Catalog:
 
 
 def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
-    """Return the catalog with the profile in one more file, and the profile's name."""
+    """Add the profile from one more file; return the larger catalog and the profile's name."""
     profiles = dict(catalog.profiles)
     try:
         read = read_toml(path, Profile)

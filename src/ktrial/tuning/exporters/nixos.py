@@ -68,7 +68,7 @@ def _place(setting: LastingSetting) -> str:
 
 
 def nix_string(text: str) -> str:
-    """Return a string of Nix that stands for exactly this text."""
+    """Return the Nix string literal for exactly this text."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("${", "\\${").replace("\n", "\\n")
     return f'"{escaped}"'
 

@@ -94,14 +94,14 @@ def boot_words(settings: Iterable[LastingSetting]) -> tuple[str, ...]:
 
 
 def shell_quoted(text: str) -> str:
-    """Return a word of a POSIX shell that stands for exactly this text."""
+    """Return the text quoted as one word of a POSIX shell."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def loader_script(
     target: str, profile: LastingProfile, add: Sequence[str], remove: Sequence[str], *lines: str
 ) -> dict[str, str]:
-    """Return the text of a script, by file name, that adds or removes kernel arguments with a boot loader's commands.
+    """Return a script that adds or removes kernel arguments with a boot loader's commands, keyed by its file name.
 
     `add` and `remove` are lines of shell, `lines` the lines of the comment at the head.
     """

@@ -87,7 +87,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
 
 
 def group_pattern(selector: str) -> str | None:
-    """Return a pattern that lists the nested control groups of a selector; None if the selector has no `/`.
+    """Return a pattern for listing the nested control groups of a selector; None if the selector has no `/`.
 
     Raise BadInput if the selector is not a path.
     """

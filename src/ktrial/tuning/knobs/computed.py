@@ -31,7 +31,7 @@ Answer = tuple[Any, str | None]
 def computed_value(
     knob: Knob, recipe: Mapping[str, Any], shown: str | None, facts: FactBook, instance: InstanceState | None
 ) -> Answer:
-    """Return the value of a `{ compute = … }` table and None, or None and why the value is unknown here."""
+    """Return the value of a `{ compute = … }` table, and why it is unknown here; one of the two is None."""
     name = recipe.get("compute")
     rule = _RECIPES.get(str(name))
     if rule is None:
@@ -80,7 +80,7 @@ def _offered_text(name: str) -> str:
 
 
 def default_value(knob: Knob, facts: FactBook) -> Answer:
-    """Return the mainline default on this machine and None, or None and why the default is unknown."""
+    """Return the mainline default on this machine, and why it is unknown; one of the two is None."""
     if knob.default is None:
         return None, knob.default_note or "its default is not in the catalog"
     if isinstance(knob.default, Mapping):

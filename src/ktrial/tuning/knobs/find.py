@@ -52,13 +52,13 @@ def knobs_called(name: str, knobs: Mapping[str, Knob]) -> list[Knob]:
 
 
 def known_knob(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
-    """Return the knob with this name, or with this name as a sysctl of older kernels; None if there is none."""
+    """Return the knob that has this name, or had it as a sysctl on older kernels; None if there is none."""
     place = f"/proc/sys/{name.replace('.', '/')}"
     return knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
 
 
 def refuse_knob(word: str, knobs: Mapping[str, Knob]) -> None:
-    """Raise BadInput if `word` names a knob: it needs a value."""
+    """Raise BadInput if `word` names a knob, because a knob needs a value."""
     knob = knobs.get(word.partition("@")[0])
     if knob is not None:
         instance = "@NAME" if knob.placeholders and knob.kind != "zram" and "@" not in word else ""

@@ -86,7 +86,7 @@ class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A dated or sourced claim about a knob's effect."""
+    """A claim about a knob's effect, with its source and conditions."""
 
     source: str
     claim: str
@@ -222,7 +222,7 @@ def clear_each_other(left: Knob, right: Knob) -> bool:
 def in_write_order(
     items: Iterable[_T], names_of: Callable[[_T], Collection[str]], knobs: Mapping[str, Knob]
 ) -> list[_T]:
-    """Return the items in their order, except that an item follows those that the `after` lists of its knobs name.
+    """Sort the items by the `after` lists of their knobs; otherwise keep the order of the items.
 
     `names_of` returns the names of the knobs that an item writes. Raise BadInput if the `after` lists form a circle.
     """

@@ -19,7 +19,7 @@ _NEW_ZRAM = "/sys/class/zram-control/hot_add"
 
 
 def with_couples(knobs: Iterable[Knob], known: Mapping[str, Knob]) -> list[Knob]:
-    """Return the knobs and those that the kernel changes along with them, each once."""
+    """Return these knobs, and the knobs that the kernel changes along with them, each knob once."""
     found: dict[str, Knob] = {}
     for knob in knobs:
         found[knob.id] = knob

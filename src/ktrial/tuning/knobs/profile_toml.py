@@ -13,7 +13,7 @@ from ktrial.tuning.knobs.profile import Profile
 
 
 def profile_toml(profile: Profile) -> str:
-    """Return the text of a profile that the loader reads back as the same profile."""
+    """Return the profile as TOML; the loader reads this text back as the same profile."""
     fields = {name: getattr(profile, name) for name in ("name", "summary", "source", "generated", "extends")}
     lines = list(_table(fields))
     if profile.origin is not None:

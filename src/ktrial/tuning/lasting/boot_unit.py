@@ -41,7 +41,7 @@ WANTS_TEXT = (
 
 
 def place_in_unit(change: Change) -> LastingEntry | Omission | None:
-    """Return the unit's entry if only the unit can set the file, or why it cannot; None for other files."""
+    """Return the unit's entry for a file that only the unit can set, or why the unit cannot; None for other files."""
     path = change.path
     if path.startswith(_GROUPS):
         group, name = posixpath.split(path.removeprefix(_GROUPS))
@@ -63,7 +63,7 @@ def _parent(group: str) -> str:
 
 
 def with_wants(changes: Sequence[FileChange], kept: Mapping[Form, KeptFile]) -> tuple[FileChange, ...]:
-    """Return the changes; if they create or remove the unit, add the same change of the drop-in that starts it."""
+    """Return the changes; if they create or remove the unit, also create or remove the drop-in that starts it."""
     unit = next((one for one in changes if one.form == "systemd-unit"), None)
     if unit is None or (unit.after is None) == ("systemd-wants" not in kept):
         return tuple(changes)

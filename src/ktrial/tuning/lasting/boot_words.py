@@ -118,7 +118,7 @@ WEAKENS = (
 def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterable[str]) -> Change | None:
     """Return the change for a skipped setting that a kernel argument can make last; None for other settings.
 
-    Such a setting is a kernel argument, or a read-only parameter of a module that is built into the kernel.
+    Only kernel arguments, and read-only parameters of modules that are built into the kernel, can last this way.
     """
     knob = knobs.get(refusal.knob)
     if knob is None:
@@ -136,7 +136,7 @@ def place_word(
 ) -> LastingEntry | Omission:
     """Return the entry that adds a kernel argument to GRUB's drop-in, or why there is none.
 
-    `loader` is None if ktrial can add kernel arguments here.
+    `loader` says why ktrial cannot add kernel arguments here; None if ktrial can.
     """
     address, value = change.address, change.new_text
     setting = LastingSetting(knob=knob, text=value)
@@ -229,7 +229,7 @@ def takes(removal: LastingEntry, word: LastingEntry) -> bool:
 def place_removal(
     address: str, in_files: Iterable[str], kept: Iterable[LastingEntry], added: Collection[str]
 ) -> LastingEntry | None:
-    """Return the entry that removes an argument from GRUB's configuration; None if there is nothing to remove.
+    """Return the entry that removes an argument from GRUB's configuration; None if only this command adds it.
 
     `in_files` are the arguments that other files add, `added` the names of arguments that ktrial adds now. Raise
     BadInput for an invalid argument, and Refused for an argument that no file adds.

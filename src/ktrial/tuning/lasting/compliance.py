@@ -116,7 +116,7 @@ def _of_refusal(refusal: Refusal, kept: KeptSetting | None) -> CheckedSetting:
 
 
 def compliance_text(found: Compliance, *, width: int) -> str:
-    """Return a text with the settings that are not live as wanted, the edited files, and the answer."""
+    """Return a text with the settings that are not live, the edited files, and the answer."""
     unlike = [one for one in found.settings if one.state not in {"live", "skipped"}]
     parts = []
     if unlike:

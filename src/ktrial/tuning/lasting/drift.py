@@ -174,7 +174,7 @@ def _began(address: str, path: str, transactions: Sequence[Journaled]) -> int | 
 def is_pending(
     form: Form, address: str, value: str, transactions: Iterable[Journaled], *, can_be_written: bool
 ) -> bool:
-    """Return whether the value was kept during this boot without changing the live value."""
+    """Return whether, since this boot began, somebody kept the value without changing the live value."""
     for one in transactions:
         step = next((step for step in one.steps if step.path == PLACES[form]), None)
         if step is None:

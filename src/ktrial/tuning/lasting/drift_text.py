@@ -19,7 +19,7 @@ _STATES = {"no-device": "device absent"}
 
 
 def drift_text(drift: DriftReport, *, width: int) -> str:
-    """Return a text with the settings that are not live as kept, edited files, and verdicts of other kernels."""
+    """Return a text with the settings that are not live, the edited files, and the verdicts of other kernels."""
     if not drift.settings and not drift.edited:
         return "Nothing is kept.\n"
     parts = []

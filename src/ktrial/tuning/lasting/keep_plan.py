@@ -49,9 +49,9 @@ def plan_keep(
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last.
 
-    The plan leaves out a setting whose trial gave another verdict than `better`, unless `named` holds its origin: the
-    user named the setting on its own. `lines` are entries of GRUB's drop-in that are not settings: arguments to
-    remove, and the default kernel.
+    Leave out a setting whose trial gave another verdict than `better`, unless the user named it on its own (`named`
+    contains its origin). `lines` are entries of GRUB's drop-in that are not settings: arguments to remove, and the
+    default kernel.
     """
     at_load = {
         one: late

@@ -23,7 +23,7 @@ class LiveWord(msgspec.Struct, frozen=True):
 def look_at_word(entry: LastingEntry, command_line: str, *, is_pending: bool) -> LiveWord:
     """Return the state of a kept argument or kernel in a boot with this command line.
 
-    `is_pending` says that ktrial has kept it since this boot began.
+    `is_pending` says that the argument or kernel was kept after this boot began.
     """
     texts = command_line.partition(" -- ")[0].split()
     if "kernel" in entry.holds:

@@ -43,7 +43,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
-    """Return the entry that makes a setting last, still without a reason, or why there is none."""
+    """Return the entry that makes a setting last, its reason still empty, or an Omission that says why no entry can."""
     path, value = change.path, change.new_text
     for start, reason, hint in _WITHOUT:
         if path.startswith(start):

@@ -47,8 +47,8 @@ def setting_updates(
 ) -> tuple[SettingUpdate, ...]:
     """Return the difference between two versions of a profile on this machine.
 
-    `own` maps the kept settings of the profile to their values; `others` are kept for another reason. Only knobs
-    whose setting changed count, because a computed value may differ without an update.
+    `own` maps the kept settings of the profile to their values; `others` are settings kept for another reason.
+    Only knobs whose setting changed count, because a computed value may differ without an update.
     """
     changed = {_knob(one) for one in (*before, *after) if (one in before) != (one in after)}
     present = {_knob(one) for one in after}

@@ -91,7 +91,7 @@ def look_for_starters(machine: Machine) -> BootSchedulers:
 
 
 def place_scheduler(measured: MeasuredScheduler, here: BootSchedulers) -> LastingEntry | Omission:
-    """Return the entry that makes the scheduler start at boot as it was measured, or why there is none."""
+    """Return the entry that starts the scheduler at boot as the trial measured it, or why no entry can."""
     name, flags = measured.run[0].rpartition("/")[2], " ".join(measured.run[1:])
     if measured.mode:
         form: Form = "scx-loader-folder" if PLACES["scx-loader-folder"] in here.texts else "scx-loader"

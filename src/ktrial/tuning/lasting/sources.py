@@ -54,7 +54,7 @@ def _profile_of(origin: str, named: Iterable[str]) -> str | None:
 
 
 def kept_sources(status: Status) -> KeptSources:
-    """Return what the transactions in force recorded; a later transaction overrides earlier ones."""
+    """Return the sources that the transactions in force recorded; later transactions override earlier ones."""
     profiles: dict[str, Any] = {}
     origins: dict[str, str | None] = {}
     for transaction in reversed(kept_transactions(status)):

@@ -43,7 +43,7 @@ def words_in_grub(texts: Mapping[str, str]) -> list[str]:
 
 
 def default_in_grub(texts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the last line before ktrial's file that sets the default entry, and its value; None if there is none."""
+    """Return the last line that sets the default entry in a file before ktrial's, and its value; None without one."""
     found = None
     for path, text in texts.items():
         for number, line in enumerate(text.splitlines() if not _is_later(path) else (), 1):
@@ -60,7 +60,7 @@ def _is_later(path: str) -> bool:
 def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -> Iterator[Rival]:
     """Yield the lines that compete with kept entries.
 
-    Such a line sets the same argument or the default entry, adds a removed argument again, or drops all arguments of
+    These lines set the same argument or the default entry, add a removed argument again, or drop all arguments of
     earlier files.
 
     The kernel takes the last of two values. GRUB puts the arguments of `GRUB_CMDLINE_LINUX_DEFAULT` last.

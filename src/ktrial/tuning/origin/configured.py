@@ -79,7 +79,7 @@ class _Files:
         return None if reading is None else reading.data
 
     def below(self, folder: str, suffix: str) -> list[tuple[str, bytes]]:
-        """Return the files of `folder` in all places by name; the first place (/etc, /run, …) with a name counts."""
+        """Return the files of `folder`, sorted by name; for each name, the file in the first place (/etc, …) counts."""
         chosen: dict[str, tuple[str, bytes]] = {}
         for place in _PLACES:
             for path in sorted(self.readings):
@@ -99,7 +99,7 @@ _PATTERNS = (
 
 
 def gather(machine: Machine, *, vendor_only: bool = False) -> Claims:
-    """Return what every file that may set a knob says; with `vendor_only`, only the distribution's own files."""
+    """Return what the machine's files say about knobs; with `vendor_only`, only the distribution's own files."""
     files = _Files(machine, vendor_only=vendor_only)
     unread: list[Unread] = []
     claims: list[ConfiguredValue] = []

@@ -65,7 +65,7 @@ _CHOICE = {
 
 
 def built_value(knob: str, configuration: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the symbol of the kernel's configuration that sets the knob, and the knob's value; None if none does."""
+    """Return the symbol of the kernel's configuration that sets the knob, and the knob's value; None without one."""
     symbol = _SAME.get(knob)
     if symbol is not None:
         value = configuration.get(symbol)
@@ -118,7 +118,7 @@ def origins(
 
 
 def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
-    """Return the settings that the distribution's own files make on this machine, for each instance the last one."""
+    """Return the settings that the distribution's own files make here: for each instance, the last setting."""
     claims = gather(machine, vendor_only=True)
     knobs = [knob for knob in catalog.knobs.values() if knob.files and knob.kind != "zram"]
     settings: list[Setting] = []

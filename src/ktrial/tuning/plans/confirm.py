@@ -32,7 +32,7 @@ class Presses:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[Presses]:
-    """Delay the first Ctrl-C until the agent has finished. A second one interrupts at once."""
+    """Delay the first Ctrl-C until the agent has finished; a second Ctrl-C interrupts at once."""
     presses = Presses()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -55,7 +55,7 @@ def held_back() -> Iterator[Presses]:
 
 
 def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tuple[Applied, dict[str, Any]]:
-    """Return the reply of `apply`, decoded and raw. After Ctrl-C, revert the transaction; raise KeyboardInterrupt."""
+    """Return `apply`'s reply, decoded and raw. After Ctrl-C, revert the transaction and raise KeyboardInterrupt."""
     with held_back() as presses:
         answer = apply()
     applied = decode_reply("apply", answer, Applied)
@@ -131,7 +131,7 @@ def _answer(limit_s: float) -> bool:
 
 
 def put_back(root: AgentSession, transaction: int) -> None:
-    """Revert one transaction and report the result. The lease may already have reverted it, or may do so later."""
+    """Revert one transaction and report the result; the lease may have reverted it already, or may revert it later."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import revert
     from ktrial.tuning.plans.transaction_text import revert_text

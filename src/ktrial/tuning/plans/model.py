@@ -50,7 +50,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @classmethod
     def later(cls, knob: str, address: str, path: str, text: str, *, origin: str, risk: str = "safe") -> Change:
-        """Return a change to write later, whose present value does not matter."""
+        """Return a change to write later; the file's present value does not matter."""
         return cls(
             knob=knob,
             address=address,

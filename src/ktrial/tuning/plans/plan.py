@@ -73,7 +73,7 @@ def resolve(
 
 
 def with_same(plan: Plan, knobs: Mapping[str, Knob]) -> Plan:
-    """Return the plan with the values that are set already as changes too, so that they outlast other transactions."""
+    """Return the plan with its `same` values as changes too, so that they outlast other transactions."""
     changes = in_write_order([*plan.changes, *plan.same], lambda one: (one.knob,), knobs)
     return msgspec.structs.replace(plan, changes=tuple(changes), same=())
 

@@ -22,7 +22,7 @@ _STEERING = "irq:smp_affinity"
 def plan_text(
     plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, wrong: Mapping[str, BadInput] | None = None, *, width: int
 ) -> str:
-    """Return the plan as text; `wrong` maps words that the plan leaves out to the mistake in each."""
+    """Return the plan as text; `wrong` has the mistake in each word that the plan leaves out."""
     parts = []
     if plan.changes:
         parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))

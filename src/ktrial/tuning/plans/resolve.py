@@ -68,7 +68,7 @@ def make_plan(
 
 
 def refuse_dangerous(plan: Plan, allowed: bool) -> None:
-    """Raise Refused if a plan skips dangerous settings, changes nothing, and the user has not allowed them."""
+    """Raise Refused if a plan changes nothing, and skips dangerous settings that the user has not allowed."""
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(

@@ -29,7 +29,7 @@ class StateStore(Protocol):
         """Return the only session whose name starts with `name`."""
 
     def states(self, session: str) -> Mapping[str, str]:
-        """Return the digests of a session's states, by place."""
+        """Return the digests of a session's states, by place, such as `begin` or `end`."""
 
     def raw(self, digest: str) -> bytes: ...
 
@@ -40,7 +40,7 @@ def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[b
     A label means its newest session with states; without a place, the newest state of that session. If a session is
     named without a place, all of its states must be equal.
 
-    Raise UnknownName if there is no such session, label or place, BadInput if the session has no or several states.
+    Raise UnknownName if there is no such session, label or place, BadInput if the session has no state or several.
     """
     name, _, place = which.partition(":")
     sessions = store.sessions()

@@ -78,7 +78,7 @@ class MachineLock:
         self._descriptor = descriptor
 
     def measure(self) -> None:
-        """Do nothing: the lock on a file excludes other measurements already. Locks on other machines override this."""
+        """Do nothing, because the file lock already excludes other measurements; other locks override this method."""
 
     def build(self) -> None:
         """Let trials see, until `close`, that a kernel build is running; do nothing if no lock file can be opened."""

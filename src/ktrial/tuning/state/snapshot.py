@@ -119,7 +119,7 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 
 
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
-    """Return declarations of what transactions in force changed.
+    """Return declarations of the values that transactions in force have changed.
 
     Raise AgentError if this session may not read the journal.
     """

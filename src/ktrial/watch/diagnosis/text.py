@@ -219,7 +219,7 @@ def _episode_lines(found: Diagnosis, width: int) -> list[str]:
 
 
 def episode_sentences(found: Diagnosis) -> list[str]:
-    """Return the number of episodes, and how regularly they recur."""
+    """Return sentences that say how many episodes there are, and how regularly they recur."""
     if not found.episodes:
         return []
     count = len(found.episodes)

@@ -63,7 +63,7 @@ def _rows(found: Diagnosis, names: dict[str, str], named: set[str]) -> Iterator[
 
 
 def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
-    """Return a stretch of a diagnosis, named `name`. The stretch begins at a step of the pressures."""
+    """Return a stretch of a diagnosis under the name `name`; it begins at a step of the pressures."""
     start_s = min((phase.begin_s for phase in found.phases), default=0.0)
     step_s = min((line.step_s for line in found.pressures), default=0.0)
     begin_s = max(begin_s, start_s)

@@ -37,7 +37,7 @@ class Computed(msgspec.Struct, frozen=True):
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return a value a quarter above the memory limit that a group reached, or above its peak use if that is more.
+    """Return a memory limit for a group: a quarter above the limit that it reached, or above its peak use if higher.
 
     Raise BadInput if the recording lacks the data or the limit no longer exists.
     """
@@ -152,7 +152,7 @@ def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diag
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
     if not line.isdigit():
-        raise BadInput(f"{called}, the busiest during stutters, cannot move because each CPU handles its own")
+        raise BadInput(f"{called}, the busiest during stutters, cannot move because every CPU has one of its own")
     own = _cpus_of_frames(recording)
     served = None if recording.interrupts is None else recording.interrupts.get(line)
     if served is not None:

@@ -67,7 +67,7 @@ def _read_stream(reply: LoadReply) -> tuple[Measurement | None, ...]:
 def _read_requests(reply: LoadReply) -> tuple[Measurement | None, ...]:
     planned, answered = reply.number("planned"), reply.number("count")
     if planned is not None and planned != answered:
-        raise BadRun(f"expected {planned} answers, got {answered}", hint="lower rate_per_s")
+        raise BadRun(f"the load planned {planned} requests, but got {answered} answers", hint="lower rate_per_s")
     found = [time_of(reply, outcome, name) for outcome, (name, _) in _QUANTILES.items()]
     return (*found, time_of(reply, "response-max", "max_ns"), _again(reply))
 

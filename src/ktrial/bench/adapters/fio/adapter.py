@@ -151,8 +151,8 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(
-            f"{direction} at {found.throughput.value / 1e9:.4g} GB/s exceeds the plausible {ceiling / 1e9:g} GB/s: "
-            "a cache may have answered",
+            f"{direction} throughput {found.throughput.value / 1e9:.4g} GB/s "
+            f"exceeds the plausible {ceiling / 1e9:g} GB/s: a cache may have answered",
             hint="set the parameter size to more than the memory, or ceiling to more than the disks can do"
             if flag(parameters, "direct")
             else "set the parameter direct to true",

@@ -44,7 +44,7 @@ class FioDirection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job (or group of jobs with group reporting), with the directions in which it transferred data."""
+    """One job or, with group reporting, a group of jobs; `directions` lacks directions without transferred data."""
 
     name: str
     error: int
@@ -53,9 +53,10 @@ class FioJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FioRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, which ended at `timestamp_ms` (since 1970; None if not printed). `preamble` are earlier warnings.
+    """One run, which ended at `timestamp_ms` (since 1970; None if not printed).
 
-    `left_out` counts the lines after the JSON, in which fio repeats the results as text.
+    `preamble` holds the warnings before the JSON. `left_out` counts the lines after the JSON, in which fio repeats the
+    results as text.
     """
 
     version: str

@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 
 from ktrial.kit.errors import BadRun
-from ktrial.kit.formats.tool_output import Quantity, json_document, json_quantity, json_table, json_whole, unreadable
+from ktrial.kit.formats.tool_output import (
+    Quantity,
+    json_document,
+    json_quantity,
+    json_table,
+    json_whole,
+    unreadable,
+    unreadable_value,
+)
 
 #: 3.12 writes these keys into the same object once per stream.
 _REPEATED = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
@@ -47,7 +55,7 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
     received = json_table(end.get("sum_received"), source, "end.sum_received")
     version = start.get("version")
     if not isinstance(version, str) or not version.startswith("iperf "):
-        raise unreadable(source, None, repr(version), "iperf3's version")
+        raise unreadable_value(source, version, "iperf3's version")
     return Iperf3Run(
         version=version.removeprefix("iperf "),
         streams=json_whole(asked.get("num_streams"), source, "num_streams"),
@@ -64,5 +72,5 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
 def _name(end: Mapping[str, Any], key: str, source: str) -> str | None:
     value = end.get(key)
     if value is not None and not isinstance(value, str):
-        raise unreadable(source, None, repr(value), f"a name ({key})")
+        raise unreadable_value(source, value, f"a name ({key})")
     return value

@@ -56,7 +56,7 @@ class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`futex/hash`: operations per second, as the `average` of `count` threads and, if printed, of each thread."""
+    """`futex/hash`: operations per second. `average` covers `count` threads; `threads` is empty if not printed."""
 
     average: Quantity
     spread_percent: float

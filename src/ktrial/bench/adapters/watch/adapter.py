@@ -113,7 +113,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         why = raw.files[RECORDING_FAILED].decode("utf-8", "replace")
         raise BadRun(f"the recording failed: {why}", hint="run the benchmark again")
     if RECORDING not in raw.files:
-        raise BadRun("nothing was recorded during the run", hint="run the benchmark again")
+        raise BadRun("ktrial recorded nothing during the run", hint="run the benchmark again")
     recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
     if recording.ended != "whole":
         raise BadRun(

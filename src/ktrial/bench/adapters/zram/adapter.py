@@ -108,7 +108,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
         """Return how to run the load once.
 
-        Raise BadInput for an invalid `bytes`, `seed` or `data`; the agent checks the other values.
+        Raise BadInput for an unknown parameter and for an invalid `bytes`, `seed` or `data`; the agent checks the rest.
         """
         invocation = super().invocation(parameters, facts)
         complete = self._complete(parameters)

@@ -71,7 +71,7 @@ def is_module_log(text: str) -> bool:
 
 
 def parse_log(text: str, file: str | None = None) -> tuple[PhoneBoot, ...]:
-    """Return the boots of a log, oldest first. Raise BadInput, with the name `file`, for other texts."""
+    """Return the boots of a log, oldest first. Raise BadInput, which names `file`, for other texts."""
     boots: list[dict[str, Any]] = []
     for line in text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"):
         fields = line.split("\t")

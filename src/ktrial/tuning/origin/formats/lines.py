@@ -89,7 +89,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def split_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
-    """Return the lines, split at newlines only, and as unread those that are too long, hold a NUL or are not UTF-8."""
+    """Return the lines, split at newlines only, and the unread lines: too long, with a NUL byte, or not UTF-8."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     lines: list[Line] = []

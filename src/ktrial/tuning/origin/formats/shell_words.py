@@ -42,12 +42,12 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class NotClosed(ValueError):
-    """A quote or `$(` is never closed. `offset` is where it starts."""
+    """A quote or `$(` is never closed, or nested too deeply. `offset` is where it starts."""
 
-    def __init__(self, offset: int, mark: str) -> None:
+    def __init__(self, offset: int, mark: str, fault: str = "is never closed") -> None:
         self.offset = offset
         self.mark = mark
-        super().__init__(f"{mark} is never closed")
+        super().__init__(f"{mark} {fault}")
 
 
 def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
@@ -120,7 +120,7 @@ def _piece_end(text: str, offset: int, depth: int = 0) -> int:
     """Return the end of one quoted part, expansion or character."""
     character = text[offset]
     if depth > DEEPEST:
-        raise NotClosed(offset, "nesting too deep:" + character)
+        raise NotClosed(offset, character, "is nested too deeply")
     if character == "\\":
         return min(offset + 2, len(text))
     if character == "'":
@@ -273,7 +273,7 @@ def _product(tokens: list[str], variables: Mapping[str, list[str] | Unknown], de
         if rest[0] == "*":
             value *= right
             if abs(value) > 2**64:
-                raise OverflowError("too large")
+                raise OverflowError("the result is too large")
         else:
             quotient = abs(value) // abs(right) * (1 if (value < 0) == (right < 0) else -1)
             value = quotient if rest[0] == "/" else value - quotient * right
@@ -299,7 +299,7 @@ def _factor(tokens: list[str], variables: Mapping[str, list[str] | Unknown], dep
             raise LookupError(f"{first} is unknown")
         first = values[0]
     if len(first) > 20:
-        raise ValueError("number too long")
+        raise ValueError("a number is too long")
     return int(first, 0 if first.lower().startswith("0x") else 10), rest
 
 

@@ -36,7 +36,7 @@ _NO_DEFAULTS = (
 
 
 def read_sysctl_values(data: bytes) -> dict[str, str]:
-    """Return values by canonical name. Semicolons join the lines of a file; files outside /proc/sys are ignored."""
+    """Return sysctls by canonical name. Semicolons join the lines of a value; files outside /proc/sys are ignored."""
     found: dict[str, str] = {}
     for line in data.decode(errors="replace").splitlines():
         path, colon, value = line.partition(":")
@@ -182,8 +182,8 @@ def _line(text: str, file: str, number: int) -> Assignment | Unread:
 def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
     """Merge files as the system does at boot.
 
-    `files` are (path, text) pairs; text None is a link to /dev/null, which masks and sets nothing. Of files with the
-    same name, the one in the first folder of `DIRECTORIES` counts. Files take effect in order of their names, then
+    `files` are (path, text) pairs; text None is a link to /dev/null, which sets nothing. Of files with the same
+    name, the one in the first folder of `DIRECTORIES` counts. Files take effect in order of their names, then
     `/etc/sysctl.conf`; later lines win. Globs do not change a key that has its own line. Files that do not end in
     `.conf` are ignored.
     """

@@ -68,7 +68,7 @@ _DISK_PATHS = {
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """One section and what it sets. With `replace`, it replaces the section of that name in the included profile."""
+    """One section and what it sets. With `replace`, a section replaces its namesake in the included profile."""
 
     name: str
     type: str

@@ -43,7 +43,7 @@ def is_page(data: str | bytes, file: str) -> bool:
 
 
 def page_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
-    """Return the lines of a page's text, and as unread the lines that are too long."""
+    """Return the lines of a page's text, and the unread lines, which are too long."""
     text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
     reader = _PageReader(file)
     at = 0

@@ -56,8 +56,8 @@ class ProgramAnswer(NamedTuple):
 class Ktrial:
     """The program on the controller, for one machine.
 
-    `words` start it, `environment` holds its variables, and `password` is for sudo on the machine. `has_root` is true
-    if the task may become root. `login_hint` is the next step if the machine refuses the login.
+    `words` start the program, `environment` holds its variables, and `password` is for sudo on the machine. `has_root`
+    is true if the task may become root. `login_hint` is the next step if the machine refuses the login.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Ktrial:
         self._login_hint = login_hint
 
     def run(self, *verb: str, accepts: Sequence[int] = (0,)) -> ProgramAnswer:
-        """Run one command. Raise TaskFailed if the caller does not accept its exit status."""
+        """Run one command. Raise TaskFailed if the command's exit status is not in `accepts`."""
         status, out, messages = self._start([*self._words, *verb])
         # A command that a signal ended may have written only half of its answer.
         answer = ProgramAnswer(status, documents_of(out) if status >= 0 else (), messages)
@@ -95,7 +95,7 @@ class Ktrial:
         return process.pid
 
     def failure(self, answer: ProgramAnswer) -> TaskFailed:
-        """Return the failure of the task for a command that failed."""
+        """Return the error with which the task fails, from the answer of a failed command."""
         told = next((one for one in answer.documents if one.get("schema") == "ktrial.error/1"), {})
         message, hint = told.get("error"), told.get("next")
         if message is None:

@@ -56,7 +56,7 @@ def apply_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) ->
 
 
 def verify_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Return the transactions after a check. Raise TaskFailed if one of their values is no longer in force."""
+    """Check the transactions and return them. Raise TaskFailed if one of their values is no longer in force."""
     del writes
     words = [] if given["transaction"] is None else [str(given["transaction"])]
     answer = ktrial.run("verify", "--json", *words, accepts=(0, _DRIFTED))
@@ -113,7 +113,8 @@ def transactions_to_revert(found: Iterable[Mapping[str, Any]], given: Mapping[st
 def words_of(given: Mapping[str, Any]) -> list[str]:
     """Return profiles and settings as words of a command line.
 
-    Raise TaskFailed if there are none, or for a value that is neither text nor a number.
+    Raise TaskFailed if there are none, for a value that is neither text nor a number, or for a name that begins with a
+    hyphen.
     """
     words = list(given["profiles"])
     for knob, value in given["settings"].items():
