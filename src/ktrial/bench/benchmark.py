@@ -282,7 +282,7 @@ def check_exit(raw: RawOutput) -> None:
     if raw.load_failed is not None:
         raise BadRun(raw.load_failed)
     if raw.failed is not None:
-        raise BadRun(f"could not be started: {raw.failed}")
+        raise BadRun(f"did not complete: {raw.failed}")
     if raw.timed_out:
         raise BadRun(
             f"exceeded its time limit and was killed{quoted(raw)}",

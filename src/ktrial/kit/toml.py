@@ -59,7 +59,7 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
 
 
 def quoted(value: str | float | bool) -> str:
-    """Return a value as JSON, whose strings are valid TOML too. Escape characters that control a terminal."""
+    """Return a value as a TOML literal, with control characters and invisible characters escaped."""
     return UNPLAIN.sub(_escape, msgspec.json.encode(value).decode())
 
 

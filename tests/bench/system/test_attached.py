@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,10 @@ print(ended.status, ended.signal, flush=True)
 """
 
 
-def run(script: str, **fields: bool) -> Exit:
-    return AttachedLauncher.run(["/bin/sh", "-c", script], dict(os.environ), quiet=fields.get("quiet", False))
+def run(script: str, *, quiet: bool = False) -> Exit:
+    """In a process without other threads: here, a thread of an earlier test could take the signal that is awaited."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as head:
+        return head.submit(AttachedLauncher.run, ["/bin/sh", "-c", script], dict(os.environ), quiet=quiet).result()
 
 
 def started(script: str) -> subprocess.Popen[str]:

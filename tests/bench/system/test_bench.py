@@ -107,7 +107,7 @@ def test_a_preparation_that_fails_fails_the_run(home: Path) -> None:
     ran = run("bench", "-n", "1", "--prepare", "sh -c 'echo no disk >&2; exit 3'", "--", "touch", "made")
     assert ran.status == 1
     assert records(home)[0]["failure"] == (
-        "could not be started: /usr/bin/sh, which must run first, ended with status 3; it said: no disk"
+        "did not complete: /usr/bin/sh, which must run first, ended with status 3; it said: no disk"
     )
     assert not (home / "made").exists()
 

@@ -137,7 +137,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
             answer(signal=9, timed_out=True),
             "exceeded its time limit and was killed" + LESS,
         ),
-        (answer(failed="no such file"), "could not be started: no such file"),
+        (answer(failed="no such file"), "did not complete: no such file"),
         (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time" + READ_IT),
         (answer(b""), "stdout:1: '' is not the word time" + READ_IT),
         (answer(b"time nan"), "time: expected a finite number, got 'nan s'" + PRINTED),

@@ -91,7 +91,7 @@ def test_the_run_waits_for_its_server_and_ends_it(executor: AgentExecutor) -> No
             Step(argv=("sh", "-c", "echo no room >&2; exit 3")),
             "sh, which must run first, ended with status 3; it said: no",
         ),
-        (Step(argv=("nosuch",)), "nosuch, which must run first, could not be started"),
+        (Step(argv=("nosuch",)), "nosuch, which must run first, did not complete"),
         (Step(argv=("sleep", "61"), limit_s=0.2), "sleep, which must run first, exceeded its time limit"),
         (
             Step(argv=("true",), ready=("false",), limit_s=9),

@@ -95,7 +95,8 @@ class Parameter(NamedTuple):
                 return value
             if self.form is not None and re.fullmatch(self.form.pattern, value, re.ASCII):
                 return value
-        raise BadInput(f"{self.name}: cannot use {_show_value(value)}", hint=self._hint)
+        wanted = f"one of {', '.join(self.choices)}" if self.form is None else f"text like {self.form.example}"
+        raise BadInput(f"{self.name}: expected {wanted}, got {_show_value(value)}", hint=self._hint)
 
 
 def _show_value(value: Any) -> str:

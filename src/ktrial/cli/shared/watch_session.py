@@ -100,7 +100,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def watch_session(app: App, options: WatchOptions) -> None:
-    """Watch until the end of the program, the time or Ctrl-C; then print the summary."""
+    """Watch until the program ends, the time is over or the user presses Ctrl-C; then print the summary."""
     rates = dict(options.wanted.rates)
     nvidia_hz, limit_s = rates.pop("nvidia", None), options.wanted.limit_s
     pattern = None if options.pattern is None else FramePattern(options.pattern)

@@ -74,7 +74,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 def next_(
     app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
 ) -> int:
-    """Measure the next configuration of a trial whose configurations you set up (default: the newest trial)."""
+    """Measure the next configuration, which you set up by hand, of a manual trial (default: the newest one)."""
     if boots and name is not None:
         from ktrial.cli.shared.boot_questions import go_on
         from ktrial.cli.shared.boot_trials import continue_in_boots

@@ -24,7 +24,7 @@ def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bo
 
     `ktrial doctor` lists the knobs that differ from a default that ktrial knows.
 
-    A service may write a value repeatedly, which no file shows. --watch 1m shows such changes.
+    No file shows that a service writes a value repeatedly. --watch 1m shows these changes.
     """
     from ktrial.cli.shared.origins import origins_of, watch_origins
     from ktrial.tuning.origin.changes import watched_json, watched_text

@@ -55,7 +55,7 @@ class TrialArm(msgspec.Struct, frozen=True, kw_only=True):
 class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
     """How one outcome is judged. `margin` is relative; for a guard it is how much worse the arm may be.
 
-    On the scale `log` values must be above zero; `count` is for counters that may be zero, per unit of work.
+    With the scale `log`, values must be above zero. The scale `count` is for counters, which may be zero.
     `resolution` is the smallest step in which the tool reports values, in the outcome's unit. `quantile` is 0.99 for
     a p99.
     """

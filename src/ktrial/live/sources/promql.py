@@ -166,7 +166,7 @@ class _QueryReader:
                 )
             if token.text == "@":
                 raise self._refused(
-                    "the query reads another time with @", "leave out the @; ktrial asks for the time of each period"
+                    "the query reads values of another time with @", "leave out the @ and the time after it"
                 )
             pending = ""
             self._at += 1
@@ -178,8 +178,8 @@ class _QueryReader:
         word = token.text.lower()
         if word == "offset":
             raise self._refused(
-                "the query reads another time with offset",
-                "leave out the offset; ktrial asks for the time of each period",
+                "the query reads values of another time with offset",
+                "leave out the offset and the time after it",
             )
         if word in _BEFORE_LABELS:
             self._at += 1

@@ -104,7 +104,7 @@ def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook)
         for requirement in requirements(name, catalog.profiles) if name in catalog.profiles else ():
             truth, why = evaluate(requirement.that, facts, catalog.kinds)
             if truth is Truth.NO:
-                raise Refused(f"cannot use profile {name} on this machine now: {why}", hint=requirement.why)
+                raise Refused(f"cannot use profile {name}: {why}", hint=requirement.why)
 
 
 def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:

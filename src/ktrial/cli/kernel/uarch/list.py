@@ -21,7 +21,7 @@ from ktrial.cli.options import arch_option, json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
-    """For each target, list -march, Kconfig symbol, oldest compilers that know it, and compilers here that accept it.
+    """List each target with its -march, its Kconfig symbol, and the compilers that know and accept the target.
 
     With --arch arm64 ktrial lists the -mcpu values, and which compilers here accept them.
     """
