@@ -35,7 +35,7 @@ from ktrial.bench.adapters.sysbench import output as sysbench
 from ktrial.bench.adapters.wrk import output as wrk
 from ktrial.kit.errors import BadRun, UnreadableOutput
 from ktrial.kit.formats import tool_output
-from ktrial.kit.formats.tool_output import ended_lines
+from ktrial.kit.formats.tool_output import ended_lines, unreadable_value
 
 Reader = Callable[[bytes, str], Any]
 CASES = Path(ktrial.bench.adapters.__file__).parent
@@ -408,3 +408,11 @@ def test_stress_ng_counts_an_entry_and_not_its_instances() -> None:
 def test_what_is_no_text_is_told_before_what_is_cut_off(data: bytes, wanted: str) -> None:
     with pytest.raises(UnreadableOutput, match=wanted):
         list(ended_lines(data, "stdout"))
+
+
+def test_a_value_of_json_is_quoted_once_and_controls_no_terminal() -> None:
+    assert unreadable_value("a.json", "x", "a number").message == 'a.json: "x" is not a number'
+    assert unreadable_value("a.json", None, "a number").message == "a.json: null is not a number"
+    hostile = unreadable_value("a.json", "\x1b[2J\x9b2J\u202e", "a number").message
+    assert hostile.isprintable()
+    assert "u202e" in hostile

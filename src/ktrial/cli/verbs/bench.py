@@ -83,8 +83,8 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Before each run, wait at most LIMIT (10m if left out) until the machine is as cool and idle as before the"
-    " first run.",
+    help="Before each run, wait until the machine is as cool and idle as at the start of the first run, for at most"
+    " LIMIT.  [10m]",
 )
 @click.option(
     "--gate",

@@ -63,7 +63,7 @@ def unreadable_value(source: str, value: object, wanted: str) -> UnreadableOutpu
     """Return the error for a value of a JSON document, which the message shows as JSON."""
     import json  # slow to load
 
-    return UnreadableOutput(source, None, for_message(json.dumps(value, ensure_ascii=False)), wanted, is_json=True)
+    return UnreadableOutput(source, None, for_message(json.dumps(value)), wanted, is_json=True)
 
 
 @contextlib.contextmanager

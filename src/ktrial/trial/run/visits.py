@@ -79,7 +79,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """Estimate how long `blocks` blocks take, of which `done` runs are over; None before the first run."""
+        """Estimate the time that `blocks` blocks still take after `done` of their runs; None before the first run."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
