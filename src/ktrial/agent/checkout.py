@@ -6,7 +6,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ktrial.agent.user_folders import cache_folder, config_folder, state_folder, tools_folder, tools_work_folder
+from ktrial.agent.user_folders import (
+    cache_folder,
+    config_folder,
+    reports_folder,
+    state_folder,
+    tools_folder,
+    tools_work_folder,
+)
 
 _MADE_BY_SETUP = (".venv", ".setup", "agent/target")
 #: The folder in which root adds knobs.
@@ -39,5 +46,5 @@ def remove_own_files() -> list[str]:
 def remaining_files() -> list[str]:
     """Return the existing folders that an uninstall leaves alone: the user's, root's, and the checkout."""
     checkout = checkout_folder()
-    own = [config_folder(), state_folder(), _FOLDER_OF_ROOT, *([checkout] if checkout is not None else [])]
-    return [str(folder) for folder in own if folder.exists()]
+    own = [config_folder(), state_folder(), reports_folder(), _FOLDER_OF_ROOT]
+    return [str(folder) for folder in (*own, *([checkout] if checkout is not None else [])) if folder.exists()]

@@ -66,7 +66,7 @@ def others_in(
         found += [trial] if trial.entries else []
     if not found:
         raise BadInput(
-            f"{bundle.shown}: no trial in this bundle has a verdict",
+            f"{bundle.shown}: no finished trial in this bundle has a verdict on a setting",
             hint=f"run `ktrial import {bundle.shown}` to add the runs to your store",
         )
     if len(msgspec.json.encode(found)) > _LARGEST_BYTES:

@@ -11,7 +11,7 @@ import msgspec
 from ktrial.bench.benchmark import Invocation, ParsedRun, Probe, RawOutput
 from ktrial.bench.outcomes import outcome
 from ktrial.judge.model.log import OTHER_STORE
-from ktrial.kit.errors import BadRun
+from ktrial.kit.errors import BadRun, in_lower_case
 from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.live.model import Sample, StretchReading
 from ktrial.machine.facts import FactBook
@@ -136,7 +136,8 @@ def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
     try:
         return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
     except msgspec.DecodeError as error:
-        raise BadRun(f"cannot use the readings of the run's period ({error})", hint=OTHER_STORE) from None
+        why = in_lower_case(str(error))
+        raise BadRun(f"cannot read the stored period of this run: {why}", hint=OTHER_STORE) from None
 
 
 def read_usual(raw: bytes) -> dict[str, list[Sample]]:
@@ -145,7 +146,7 @@ def read_usual(raw: bytes) -> dict[str, list[Sample]]:
         return msgspec.json.decode(raw, type=dict[str, list[Sample]])
     except msgspec.DecodeError as error:
         raise BadRun(
-            f"cannot use the control's values from before the first block ({error})",
+            f"cannot read the control's values from before the first block: {in_lower_case(str(error))}",
             hint=OTHER_STORE,
         ) from None
 

@@ -45,8 +45,7 @@ KEPT_VARIABLES = re.compile(
 #: The suffix that MangoHud appends to the name of the process.
 _STAMP = re.compile(r"_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.csv$")
 NO_CAPTURE_HINT = (
-    "try MANGOHUD_DLSYM=1 (an OpenGL program may load its library itself), --duration 60s (MangoHud before 0.7 needs a "
-    "log that ends before the game) or --captures FOLDER (MangoHud may write elsewhere)"
+    "set MANGOHUD_DLSYM=1 (OpenGL), add --duration 60s (MangoHud before 0.7), or name the log's folder with --captures"
 )
 
 
@@ -285,7 +284,7 @@ def _choose_capture(game: Game, captures: Sequence[Capture]) -> tuple[Capture, F
                 "X-Plane has not written Log.txt since it was started", hint="give the path of the installed X-Plane"
             )
         meant = f" of {game.program}" if game.program is not None else ""
-        raise BadRun(f"MangoHud left no capture{meant}", hint=NO_CAPTURE_HINT)
+        raise BadRun(f"MangoHud wrote no log{meant}", hint=NO_CAPTURE_HINT)
     reports: list[tuple[Capture, FrameReport]] = []
     errors: list[BadRun] = []
     for capture in captures:

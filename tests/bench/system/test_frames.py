@@ -163,9 +163,9 @@ def test_no_capture_ends_with_1_and_says_how_the_game_ended(home: Path, game: Pa
     (home / "game_2020-01-01_00-00-00.csv").write_bytes((GOLDEN / "0.8.4-capped" / "input").read_bytes())
     ran = run("frames", "--captures", str(home), "--", "true")
     assert (ran.status, ran.out) == (1, "")
-    assert "MangoHud left no capture; the game ended with status 5" in ran.err
+    assert "MangoHud wrote no log; the game ended with status 5" in ran.err
     assert "  next: " in ran.err
-    assert records(home)[0]["failure"] == "MangoHud left no capture"
+    assert records(home)[0]["failure"] == "MangoHud wrote no log"
 
 
 def test_a_capture_written_elsewhere_is_found(home: Path, game: Path) -> None:
@@ -250,5 +250,5 @@ def test_a_program_that_runs_by_itself_is_a_benchmark(home: Path) -> None:
 def test_a_program_that_draws_nothing_fails_its_run_and_the_next_step_is_told(home: Path) -> None:
     ran = run("bench", "mangohud", "-n", "1", "-p", "program=true")
     assert ran.status == 1
-    assert "MangoHud left no capture; next: " in " ".join(ran.err.split())
+    assert "MangoHud wrote no log; next: " in " ".join(ran.err.split())
     assert "MANGOHUD_DLSYM=1" in records(home)[0]["failure"]

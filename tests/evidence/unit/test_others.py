@@ -75,7 +75,7 @@ def changed_trial(bundle: Bundle, **fields: Any) -> None:
 def test_what_holds_no_verdict_or_cannot_be_shown_is_refused() -> None:
     bundle = a_bundle()
     bundle.trials = ()
-    with pytest.raises(BadInput, match="no trial in this bundle has a verdict"):
+    with pytest.raises(BadInput, match="no finished trial in this bundle has a verdict on a setting"):
         others(bundle)
     bundle = a_bundle()
     changed_trial(bundle, started_unix_ms=10**15)

@@ -9,6 +9,7 @@ import pytest
 
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import BlockDrawn, Event, RunEnded, TrialEnd, block_order
+from ktrial.judge.sequential import row_of
 from ktrial.studies.blame.model import BlamePart
 from ktrial.studies.goals import Candidate, Measure
 from ktrial.studies.tune.model import TuneQuestion, TuneReceipt
@@ -124,6 +125,16 @@ def test_candidates_are_grouped_by_what_measures_them_and_no_trial_is_too_large(
     assert all(len(name) <= 20 for name in names)
     assert names[-1] == "1-x-sda-none"
     assert all(len({arm.name for arm in group.arms}) == len(group.arms) for group in groups)
+
+
+def test_all_trials_of_a_tuning_share_the_error_rate_of_one() -> None:
+    asked = question(*(candidate(f"vm.knob_{place}", "1") for place in range(MOST_ARMS + 4)))
+    _, parts = tuned(asked, {})
+    rates = [part.file.design.alpha for part in parts]
+    assert rates == pytest.approx([0.05 * MOST_ARMS / 12, 0.05 * 4 / 12])
+    assert [row_of(rate, arms) for rate, arms in zip(rates, (MOST_ARMS, 4), strict=True)] == [12, 12]
+    _, parts = tuned(question(candidate("one", "1"), candidate("two", "1")), {})
+    assert [part.file.design.alpha for part in parts] == [0.05]
 
 
 def test_a_tuning_goes_on_from_its_trials_alone() -> None:

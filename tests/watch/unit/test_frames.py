@@ -130,13 +130,13 @@ def test_nothing_captured_is_said_and_kept_as_a_failed_run() -> None:
     place = Place(ended=Exit(status=3))
     ended, result = place.play()
     assert isinstance(result, BadRun)
-    assert (ended.status, result.message) == (3, "MangoHud left no capture")
+    assert (ended.status, result.message) == (3, "MangoHud wrote no log")
     assert "--duration" in (result.hint or "")
     (record,) = place.store.records
-    assert (record.failure, record.measurements) == ("MangoHud left no capture", ())
+    assert (record.failure, record.measurements) == ("MangoHud wrote no log", ())
     _, result = Place(LONGER).play(program="other")
     assert isinstance(result, BadRun)
-    assert result.message == "MangoHud left no capture of other"
+    assert result.message == "MangoHud wrote no log of other"
 
 
 def test_a_sampled_capture_is_refused_and_kept() -> None:

@@ -67,8 +67,8 @@ def command(
     kernel. The guest has no network. With --mode exact, its clock counts instructions, and ktrial boots it twice to
     check that the outputs are identical. With --keep, the guest boots once and waits for commands until --limit.
 
-    The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. The status is 124
-    after --limit, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.
+    The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. Without --keep, the
+    status is 124 after --limit, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.
     """
     from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.cli.shared.kept_guests import check, keep_guest

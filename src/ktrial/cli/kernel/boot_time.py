@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Measure the time until KERNEL starts its first process in a guest, and list the slowest steps.
 
-    Name KERNEL as for `ktrial kernel boot`. Times come from the guest's clock, which with --mode exact counts
-    instructions. One more boot, with initcall_debug, measures the steps.
+    Name KERNEL as for `ktrial kernel boot`. Times come from the guest's clock. With --mode exact, this clock
+    counts instructions. One more boot, with initcall_debug, measures the steps.
     """
     import msgspec
 

@@ -99,7 +99,7 @@ def command(
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy --yes
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --yes -- ./bench
     ktrial kernel trial trial.toml
-    ktrial kernel trial 6.1.0-56-amd64 ./build --guest --suite wakeups-busy
+    ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --guest --suite wakeups-busy
     ktrial kernel trial running sched:base_slice_ns=500000,3000000 --guest --suite wakeups-working --placebo
     ktrial kernel trial --tree linux.tar.xz --fragment hz-1000 --set PREEMPT=y --patch mine.patch --suite wakeups-busy
     ktrial kernel trial 6.12.117+deb12-amd64 --tree linux.tar.xz --config running --common guest --target native

@@ -420,7 +420,7 @@ def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
 
 
 def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
-    """Raise BadInput, before any work, if ktrial cannot write to `path`, or must not replace it without `force`."""
+    """Raise BadInput, before any work, if `path` is no place for a file, or is a file and `force` is not given."""
     if path is None:
         return
     if path.is_dir():

@@ -70,7 +70,8 @@ fail_on_option = _fail_on(_TEXT)
 #: For a command that also compares files without the order of their runs.
 fail_on_file_option = _fail_on(
     f"{_TEXT} Files of other tools seldom contain the order of the runs. Without the order, the verdict is `different`,"
-    " not `worse`; for such files use worse:5%,different:5%."
+    " not `worse`; for such files use worse:5%,different:5%. A speed-up counts only if ktrial does not know which"
+    " direction is better."
 )
 
 

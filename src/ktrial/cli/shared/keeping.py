@@ -157,7 +157,7 @@ def _grub_lines(
         if kernel is None:
             what, hint = (
                 f"remove {removed[0].removeprefix(REMOVAL)}",
-                "use the system's tool, such as `grubby --update-kernel=ALL --remove-args=…` or `rpm-ostree kargs`",
+                "use the system's tool, such as `grubby` or `rpm-ostree kargs`, or change the loader's files yourself",
             )
         else:
             what, hint = (

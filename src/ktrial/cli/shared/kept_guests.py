@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
-    """Raise BadInput for a name or an option that a kept guest cannot have."""
+    """Raise BadInput for a name that a kept guest cannot have, or an argument that --keep excludes."""
     check_name(name)
     if name == RUNNING or name in app.kernels.images.installed():
         raise BadInput(f"--keep {name}: a kernel has this name", hint="choose another name, such as --keep lab")

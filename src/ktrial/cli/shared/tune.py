@@ -14,7 +14,7 @@ from ktrial.bench.availability import examine_with
 from ktrial.bench.suites import find_suite
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.bench import give_programs_of, refuse_faulty
-from ktrial.cli.shared.trial_options import budget_of, template_file
+from ktrial.cli.shared.trial_options import blocks_of, budget_of, template_file
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
 from ktrial.kit.tables import columns
@@ -61,6 +61,7 @@ def tune_question(
             f"{f' ({reasons})' if reasons else ''}",
             hint=f"choose another goal: {', '.join(app.goals)}",
         )
+    blocks = blocks_of(options)
     guards = pairs(options["guards"], "--guard")
     design = {"budget": budget_of(options)}
     template = template_file(name, own, options, design, guards=guards, secondary=options["secondary"], arms={})
@@ -70,7 +71,26 @@ def tune_question(
         groups = tuple(msgspec.structs.replace(one, trial=msgspec.structs.replace(one.trial, **bare)) for one in groups)
     title = f"tune-{name}"[:40]
     seed = secrets.randbelow(2**32) if options["seed"] is None else options["seed"]
-    return title, TuneQuestion(name=f"{title}-{secrets.token_hex(3)}", groups=groups, seed=seed), left_out
+    question = TuneQuestion(name=f"{title}-{secrets.token_hex(3)}", groups=groups, seed=seed)
+    _check_budget(name, blocks or template.budget, question.candidates)
+    return title, question, left_out
+
+
+def _check_budget(name: str, blocks: int, candidates: int) -> None:
+    """Raise BadInput if trials of so many blocks cannot decide about all candidates, which share one error rate."""
+    from ktrial.judge.planning import largest_cap
+    from ktrial.judge.sequential import MOST_COMPARISONS
+
+    largest_cap(blocks)
+    try:
+        largest_cap(blocks, candidates)
+    except BadInput:
+        raise BadInput(
+            f"cannot tune {name}: trials of {blocks} blocks cannot decide about {candidates} settings at once",
+            hint=f"use --most {MOST_COMPARISONS}"
+            if candidates > MOST_COMPARISONS
+            else "use --budget default, or try fewer settings with --most",
+        ) from None
 
 
 def _goal(app: App, catalog: Catalog, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:

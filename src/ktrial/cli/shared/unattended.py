@@ -129,8 +129,8 @@ def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     refuse_running(root, trial)
     if stored is not None and _has_unfetched(app, stored):
         raise Refused(
-            f"cannot continue {stored.trial} here: this machine measured some of its blocks by itself (--unattended), "
-            "and ktrial has not fetched these runs",
+            f"cannot continue {stored.trial} without --unattended: ktrial has not fetched the runs that the machine "
+            "made by itself",
             hint=f"run `ktrial trial resume {stored.trial} --unattended` to fetch the runs and continue",
         )
 

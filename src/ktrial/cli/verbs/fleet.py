@@ -28,7 +28,7 @@ _machines_options = with_options(
 )
 
 
-@click.group(short_help="Try a setting on many machines, then roll it out.")
+@click.group(short_help="Run a trial on many machines, then roll out the result.")
 def command() -> None:
     """Run one trial on the machines of an Ansible inventory; each machine counts as one observation.
 
@@ -53,7 +53,9 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def run(app: App, /, file: Path, **options: Any) -> int:
-    """Run the trial of the protocol FILE on many machines, wave by wave (docs/fleets.md).
+    """Run the trial of the protocol FILE on many machines, wave by wave.
+
+    `ktrial try … --dry-run` prints a protocol; add the table [fleet] to it, as docs/fleets.md shows.
 
     If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it. If a wave does harm or
     gives no result, ktrial stops the trial and restores the machines; the exit status is then 3.
@@ -115,7 +117,9 @@ def collect(
 @command.command(short_help="Keep a proven setting on all machines.")
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
-@click.option("--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the arm that is better]")
+@click.option(
+    "--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the better arm; else the first]"
+)
 @click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
 @click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")

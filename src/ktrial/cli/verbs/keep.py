@@ -67,8 +67,8 @@ def command(
     were, write TRIAL/ARM. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
 
     \b
+    sudo ./ktrial keep swappiness-10-3fa9c1 --dry-run
     sudo ./ktrial keep vm.swappiness=10
-    sudo ./ktrial keep micro-stutter-watermarks --dry-run
     sudo ./ktrial keep --undo vm.swappiness
     """
     from ktrial.cli.shared.keeping import confirm_guarded, refuse_losing, refuse_unwritable, report_unwritten, show_keep

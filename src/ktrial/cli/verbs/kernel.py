@@ -9,6 +9,6 @@ from ktrial.cli import kernel
 from ktrial.cli.group import FolderGroup
 
 
-@click.command(cls=FolderGroup, package=kernel, short_help="Inspect, configure, build, compare and boot kernels.")
+@click.command(cls=FolderGroup, package=kernel, short_help="Inspect, configure, build, boot and try kernels.")
 def command() -> None:
-    """Inspect, configure, build, compare and boot kernels."""
+    """Inspect, configure, build, boot and try kernels."""

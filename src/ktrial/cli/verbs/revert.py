@@ -28,7 +28,8 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
     ktrial revert --to 3
 
     If another program has changed a value since, ktrial leaves the value alone and the exit status is 1. `ktrial
-    status` lists such values until they are restored; --force restores them too.
+    status` lists these values until you restore them, for example with --force. After a crash, run `ktrial recover`
+    first.
     """
     from ktrial.machine.transactions import RevertReply, decode_reply, is_open, left_alone, status
     from ktrial.tuning.plans.transaction_text import has_left_some, revert_text

@@ -118,7 +118,7 @@ def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
 
 
-@command.command("list", short_help="List all trials.")
+@command.command("list", short_help="List the stored trials.")
 @click.argument("name", required=False, metavar="[NAME]")
 @json_option
 @click.pass_obj

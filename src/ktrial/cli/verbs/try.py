@@ -75,8 +75,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    ktrial tries all named settings together, and the values of a list such as 10,60,100 one by one. Without --suite or
-    CMD, ktrial chooses a suite that can measure the settings.
+    FILE is a profile; `ktrial review tweaks.txt -o rest.toml` makes one from a list of tweaks. ktrial tries all named
+    settings together, and the values of a list such as 10,60,100 one by one. Without --suite or CMD, ktrial chooses a
+    suite that can measure the settings.
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pairs

@@ -18,9 +18,9 @@ from ktrial.cli.options import is_terminal, yes_option
 def command(app: App, force: bool, yes: bool) -> int:
     """Revert every transaction, and remove the recovery unit, the journal, the cache and the built tools.
 
-    The command also undoes `ktrial keep`. In a checkout, ktrial also removes the Python environment. ktrial leaves
-    results and trials, your own knobs and profiles, files that `ktrial export` or -o wrote, /etc/ktrial, and the
-    checkout. At the end, ktrial lists what it removed, and the folders that remain.
+    The command also undoes `ktrial keep`. In a checkout, ktrial also removes the Python environment and the built
+    agent. ktrial leaves results and trials, reports, your own knobs and profiles, files that `ktrial export` or -o
+    wrote, /etc/ktrial, and the checkout. At the end, ktrial lists what it removed, and the folders that remain.
     """
     from ktrial.agent.checkout import remaining_files, remove_own_files
     from ktrial.kit.tables import columns

@@ -27,7 +27,7 @@ def command(app: App, what: str | None, as_json: bool) -> int:
     ktrial verify module.log      # copied from a phone: /data/adb/ktrial/MODULE/log
 
     LOG is the log of a module for phones (`ktrial export --to magisk`). With LOG, ktrial shows which settings took
-    effect; the exit status is 3 if a setting had no effect at the last boot.
+    effect; the exit status is 3 if a setting is not in force since the last boot.
     """
     from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from ktrial.watch.watermarks import Lead, WatermarkLayout
 
 
-_TALKS = "use --host guest:KERNEL"
-
-
 @click.command(short_help="Show how early kswapd wakes under each setting.")
 @settings_words("[PROFILE|FILE|KNOB=VALUE[+KNOB=VALUE]…]")
 @click.option(
@@ -61,7 +58,8 @@ def command(
         other = "--rate" if rate is not None else "--memory"
         raise BadInput(f"cannot combine --measure with {other}", hint=f"leave out --measure or {other}")
     if measure is not None and app.host is not None and app.host.is_exact:
-        raise BadInput("cannot use --measure in an exact guest: its clock does not follow real time", hint=_TALKS)
+        why = "cannot use --measure in an exact guest: its clock does not follow real time"
+        raise BadInput(why, hint="give the rate with --rate")
     catalog, names = app.catalog_for(words)
     wanted_lead = None if lead is None else _lead(lead)
     given = None if rate is None else (_size(rate, "--rate"), "as given")
@@ -83,7 +81,7 @@ def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> 
     peak = peak_rate(app.user_session, app.clock, duration_s, here.page_bytes)
     if peak <= 0:
         raise BadInput(
-            f"cannot measure a rate: no program allocated memory within {duration_s:g} s",
+            f"cannot measure a rate: memory in use did not grow within {duration_s:g} s",
             hint="measure while the workload runs, or use --rate",
         )
     return peak, f"the peak over 0.1 s within {duration_s:g} s (allocations minus voluntary frees)"

@@ -159,7 +159,7 @@ def comments(file: Elf) -> tuple[str, ...]:
 
 
 def producers(file: Elf) -> tuple[str, ...]:
-    """Return the compilers that debug information names, with their recorded target and optimisation level."""
+    """Return the compilers named in the debug information, with the target and optimisation level recorded there."""
     data = _unpacked(file.section(".debug_str") or b"")
     found = (match[0].decode(errors="replace") for match in _PRODUCER.finditer(data))
     return tuple(sorted({" ".join((text.partition(" -")[0], *_FLAG.findall(text))) for text in found}))

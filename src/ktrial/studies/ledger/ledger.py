@@ -147,6 +147,7 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:
             hint = "run `ktrial retest TRIAL` with a trial that `ktrial ledger` lists"
+            hint = hint if entries else "run a trial first, for example `ktrial try vm.swappiness=10`"
             raise BadInput("nothing to retest: no trial is out of date", hint=hint)
         return outdated[0].trial
     about = [one for one in entries if one.is_about(what)]

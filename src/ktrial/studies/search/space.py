@@ -288,7 +288,8 @@ def check_space_file(space: SpaceFile) -> None:
 def _check_values(one: DimensionFile) -> None:
     if one.placeholder is not None and not _PLACEHOLDER.fullmatch(one.placeholder):
         raise BadInput(
-            f"{one.placeholder!r} is not a placeholder", hint='for example  placeholder = "workers"  for {workers}'
+            f"placeholder: expected a name of letters, digits, _ and -, got {one.placeholder!r}",
+            hint='for example  placeholder = "workers"  for {workers}',
         )
     if one.knob is None and one.default is None and one.kinds[0] not in BOOTED:
         raise BadInput(f"{one.name} has no default", hint="add  default = …  with the value that you use now")

@@ -35,6 +35,10 @@ class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
     @property
+    def candidates(self) -> int:
+        return sum(len(group.arms) for group in self.groups)
+
+    @property
     def most_visits(self) -> int:
         """The maximum number of visits: in a trial of each group, and in a trial of its better settings together."""
         arms = sum(group.trial.budget * (1 + len(group.arms)) for group in self.groups)

@@ -86,11 +86,13 @@ def _trial(
     question: TuneQuestion, group: TuneGroup, kind: str, arms: Mapping[str, Mapping[str, str]], done: int
 ) -> TrialFile:
     given = group.trial
+    # All trials share the error rate of one, so that no tuning keeps a useless setting more often than a trial would.
+    alpha = given.design.alpha * (len(group.arms) / question.candidates)
     return msgspec.structs.replace(
         given,
         name=f"{question.name}.{kind}",
         part=question.name,
-        design=msgspec.structs.replace(given.design, seed=question.seed + done),
+        design=msgspec.structs.replace(given.design, seed=question.seed + done, alpha=alpha),
         arms={CONTROL: ArmFile(), **{name: ArmFile(set=settings) for name, settings in arms.items()}},
     )
 

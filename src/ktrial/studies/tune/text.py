@@ -46,7 +46,7 @@ def _row(one: Tried) -> tuple[str, str, str, str]:
 
 
 def tune_text(question: TuneQuestion, left_out: Mapping[str, str], *, width: int) -> str:
-    count = sum(len(group.arms) for group in question.groups)
+    count = question.candidates
     candidates, trials = f"candidate{'s'[: count != 1]}", f"trial{'s'[: len(question.groups) != 1]}"
     lines = [f"{question.name}: {count} {candidates} in {len(question.groups)} {trials}"]
     for group in question.groups:

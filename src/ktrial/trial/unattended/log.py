@@ -77,7 +77,7 @@ class VisitOver(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="vi
 
 
 class PlanEnded(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="ended"):
-    """The plan is over, and everything is restored."""
+    """The plan is over; its arms are reverted."""
 
     reason: EndReason
     message: str

@@ -120,7 +120,7 @@ def _judge_named(name: str, signs: LoaderSigns) -> NoLoader | None:
     if name == "systemd-boot" and signs.some(_KERNEL_INSTALL):
         return NoLoader("kernel-install makes the entries of systemd-boot here", "kernel-install")
     target = _TARGETS.get(name)
-    hint = None if target else f"add the arguments to the files of {name} yourself (keep a copy)"
+    hint = None if target else f"change the files of {name} yourself (keep a copy)"
     mark = signs.some(_MARKS[name])[0]
     return NoLoader(f"ktrial does not edit the files of {name} ({mark})", target, hint)
 

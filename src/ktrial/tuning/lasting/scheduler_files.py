@@ -264,7 +264,7 @@ def _has_our_key(line: str, form: Form) -> bool:
 
 
 def read_scheduler(form: Form, text: str) -> tuple[list[str], LastingEntry | None]:
-    """Return the comment lines and the entry, without its reason, of a text that `edited` returned.
+    """Parse a text that `edited` returned; return its comment lines, and the entry without the reason.
 
     For other texts, return no lines and None.
     """

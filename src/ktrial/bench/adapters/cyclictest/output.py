@@ -176,12 +176,7 @@ def read_histogram(data: bytes, source: str) -> CyclictestRun:
         raise unreadable(source, None, "", f"complete output of cyclictest: it lacks {', '.join(sorted(missing))}")
     count = len(summary["Min Latencies"])
     if not count or any(len(values) not in {count, count + 1} for values in [*rows.values(), *summary.values()]):
-        raise unreadable(
-            source,
-            None,
-            "",
-            f"consistent output of cyclictest: the columns of its rows do not match its {count} threads",
-        )
+        raise unreadable(source, None, "", "complete output of cyclictest: its rows have different numbers of columns")
     threads = tuple(_column(index, rows, summary, source) for index in range(count))
     return CyclictestRun(threads=threads, dma_latency_us=held)
 
