@@ -163,7 +163,7 @@ def parse_address(text: str) -> ServerAddress:
         ) from None
     if port is None:
         return found
-    if not port.isdigit() or not 1024 <= int(port) <= 65_535:
+    if not (port.isascii() and port.isdigit()) or not 1024 <= int(port) <= 65_535:
         raise BadInput(
             f"--load-address {text}: expected a port from 1024 to 65535, got {port!r}", hint="for example 10.0.0.5:7000"
         )

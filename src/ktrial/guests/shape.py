@@ -17,7 +17,7 @@ def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mo
     except ValueError as error:
         raise BadInput(f"--memory: {error}", hint="for example  --memory 512MiB") from None
     if memory_bytes < _LEAST_MEMORY:
-        if memory.isdigit():
+        if memory.isdecimal():
             raise BadInput(f"--memory {memory}: a number without a unit is in bytes", hint="add a unit, such as MiB")
         raise BadInput(
             f"--memory {memory}: a guest needs at least {show_bytes(_LEAST_MEMORY)}",

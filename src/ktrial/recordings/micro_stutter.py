@@ -183,7 +183,7 @@ def _processes(
         usages.append(
             Usage(
                 name=pid if named is None else rows[0][1].cells[named].strip() or pid,
-                pid=int(pid) if pid.isdigit() else None,
+                pid=int(pid) if pid.isdecimal() else None,
                 times_s=array("d", (moment - moments[0] for moment, _ in rows)),
                 memory_bytes=array("d", values),
             )

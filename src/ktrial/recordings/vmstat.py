@@ -61,7 +61,7 @@ def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = 
                 raise unreadable(source, line, text, "a header with the same columns as above")
             skip, names = names is None, fresh
             continue
-        if names is None or not words or not words[0].isdigit():
+        if names is None or not words or not words[0].isdecimal():
             if names is not None and words and not text.lstrip().startswith(("procs", "-")):
                 raise unreadable(source, line, text, "a row of vmstat")
             continue

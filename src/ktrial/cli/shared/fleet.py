@@ -139,7 +139,7 @@ def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetSta
         if standing.began.sha256 != trial.sha256:
             raise Refused(
                 f"{file} was edited after {name} began, and {name} has not ended",
-                hint=f"restore the file, or end that trial with `ktrial fleet stop {name}`",
+                hint=f"restore the file, or end that trial with `ktrial fleet stop {name} -i INVENTORY`",
             )
         return standing
     return None
@@ -193,7 +193,7 @@ def _carry_out(
             "all machines have been restored"
             if standing.began.trial.live
             else f"machines finish the blocks that they have and restore everything; "
-            f"`ktrial fleet stop {fleet}` stops them"
+            f"`ktrial fleet stop {fleet} -i INVENTORY` stops them"
         )
         return app.end_interrupted(f"{kept}; run the same command again to continue")
     found = _print_result(app, fleet, as_json=as_json)

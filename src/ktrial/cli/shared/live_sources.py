@@ -50,7 +50,7 @@ def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any]
         margin=options["margin"],
         control=control,
         arms=arms,
-        design=DesignFile(budget=int(budget) if budget.isdigit() else budget, seed=options["seed"]),
+        design=DesignFile(budget=int(budget) if budget.isdecimal() else budget, seed=options["seed"]),
         live=LiveFile(
             metrics=options["metrics"],
             covariates=options["covariates"],

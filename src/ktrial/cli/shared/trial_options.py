@@ -326,7 +326,7 @@ def command_fields(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> d
 
 def budget_of(options: Mapping[str, Any]) -> int | str:
     budget: str = options["budget"]
-    return int(budget) if budget.isdigit() else budget
+    return int(budget) if budget.isdecimal() else budget
 
 
 def blocks_of(options: Mapping[str, Any]) -> int | None:

@@ -134,7 +134,7 @@ def is_latency(head: bytes) -> bool:
     lines = head[:4096].decode("ascii", "replace").split("\n")
     return (
         len(lines) > 2
-        and lines[0].strip().isdigit()
+        and lines[0].strip().isdecimal()
         and all(re.fullmatch(r"\d+\t\d+\t\d+", line.strip("\r ")) for line in lines[1:-1] if line.strip())
     )
 
