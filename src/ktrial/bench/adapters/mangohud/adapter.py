@@ -85,9 +85,8 @@ def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
     captures = {name: data for name, data in raw.files.items() if not name.endswith(_SUMMARY)}
     if not captures:
         raise BadRun(
-            "MangoHud left no capture",
-            hint="try -p environment=MANGOHUD_DLSYM=1 (an OpenGL program may load its library itself), "
-            "or -p seconds=60 (MangoHud before 0.7 needs a log that ends before the program)",
+            "MangoHud wrote no log",
+            hint="try -p environment=MANGOHUD_DLSYM=1 (OpenGL) or -p seconds=60 (MangoHud before 0.7)",
         )
     found: dict[str, MangoHudLog] = {}
     errors: list[BadRun] = []
