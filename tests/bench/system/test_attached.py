@@ -26,6 +26,15 @@ print(ended.status, ended.signal, flush=True)
 """
 
 
+RUN_BESIDE_A_THREAD = """
+import threading, time
+from ktrial.bench.run.foreground import AttachedLauncher
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+for _ in range(200):
+    assert AttachedLauncher.run(["/bin/true"], {}, quiet=True).status == 0
+"""
+
+
 def run(script: str, *, quiet: bool = False) -> Exit:
     """In a process without other threads: here, a thread of an earlier test could take the signal that is awaited."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as head:
@@ -86,6 +95,10 @@ def test_signals_are_not_blocked_in_the_program() -> None:
         check=True,
     )
     assert blocked.stdout.split()[1] == "0" * 16
+
+
+def test_a_thread_that_takes_the_signal_of_the_end_does_not_hold_it_up() -> None:
+    subprocess.run([sys.executable, "-c", RUN_BESIDE_A_THREAD], check=True, timeout=60)
 
 
 def test_only_what_is_new_counts(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ _PASSED_ON = frozenset(
 )
 #: `si_code` of a signal from the kernel: Ctrl-C on the terminal reaches the program by itself.
 _FROM_KERNEL = 0x80
+#: Seconds after which ktrial looks at the program: another thread may have received the signal of its end.
+_LOST_S = 0.5
 #: Maximum size of a capture; an hour at 500 frames per second needs less.
 CAPTURE_BYTES = 512 << 20
 #: Milliseconds by which the clock that stamps files may lag behind.
@@ -63,8 +65,8 @@ def _wait(child: int, awaited: Iterable[signal.Signals]) -> int:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
-        received = signal.sigwaitinfo(awaited)
-        if received.si_signo != signal.SIGCHLD and received.si_code != _FROM_KERNEL:
+        received = signal.sigtimedwait(awaited, _LOST_S)
+        if received and received.si_signo != signal.SIGCHLD and received.si_code != _FROM_KERNEL:
             os.kill(child, received.si_signo)
 
 
