@@ -85,11 +85,11 @@ def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str,
 def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Random) -> list[str]:
     """Return the hosts in the order in which neighbours form pairs: by the number `near`, otherwise at random."""
     rng.shuffle(hosts)
-    if near is None:
+    if near is None or len(hosts) < 2:
         return hosts
     try:
-        return sorted(hosts, key=lambda host: float(facts[host].get(near, "nan")))
-    except ValueError:
+        return sorted(hosts, key=lambda host: float(facts[host][near]))
+    except (KeyError, ValueError):
         raise BadInput(f"fleet: {near} is not a number on every machine", hint="name another fact in `near`") from None
 
 

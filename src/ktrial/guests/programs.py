@@ -88,7 +88,10 @@ def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
 
 def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
     words = script[2:256].split(b"\n", 1)[0].decode(errors="replace").split()
-    wanted = words[:2] if words and words[0].endswith("/env") else words[:1]
+    wanted = words[:1]
+    if wanted and wanted[0].endswith("/env"):
+        # Options of env, such as -S, and variables come before the interpreter.
+        wanted += [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1]
     for word in wanted:
         where = shutil.which(word)
         if where is None:

@@ -128,14 +128,15 @@ def rank(one: Candidate) -> tuple[int, int, int, str]:
 
 
 def tried_here(one: Candidate, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
-    """Return the first ledger entry of exactly this setting with this suite; None if there is none."""
+    """Return the first ledger entry of exactly this setting by this measure; None if there is none."""
     return next((entry for entry in entries if is_of(one, entry)), None)
 
 
 def is_of(one: Candidate, entry: LedgerEntry) -> bool:
-    """Return whether `entry` tried exactly the settings of the candidate, with its suite."""
+    """Return whether `entry` tried exactly the settings of the candidate, with its suite and outcome."""
     return (
         entry.changes == one.settings
         and not entry.environment
         and entry.workload.partition(" ")[0] == one.measure.suite
+        and f".{entry.outcome}".endswith(f".{one.measure.primary}")
     )

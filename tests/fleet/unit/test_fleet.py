@@ -265,6 +265,13 @@ def test_the_nearest_machines_form_pairs() -> None:
         assert loads[0] == loads[1]
 
 
+def test_pairs_need_the_number_of_every_machine() -> None:
+    facts = {f"m{number}": {"cpu.model": "A", "inventory.load": str(number)} for number in range(12)}
+    del facts["m7"]["inventory.load"]
+    with pytest.raises(BadInput, match=r"inventory\.load is not a number on every machine"):
+        draw(fleet_trial(design="pairs", match=("cpu.model",), near="inventory.load").fleet, facts, 1, ("a", "b"))
+
+
 def test_too_few_pairs_are_refused() -> None:
     with pytest.raises(BadInput, match=r"8 machines make 4 pairs .* \(minimum 6\)"):
         draw(fleet_trial(design="pairs").fleet, hosts(8), 1, ("control", "big"))

@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     (tmp_path / "env").write_bytes(kernels.elf({}))
     files["script"] = f"#!{tmp_path}/env linked\n".encode()
+    files["split"] = f"#!{tmp_path}/env -S A=1 linked -x\n".encode()
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     for path in tmp_path.iterdir():
@@ -64,9 +65,10 @@ def test_a_program_where_the_guest_has_something_else_gets_another_place(
     assert program.argv == ("/usr/bin/static", "-x")
 
 
-def test_a_script_comes_with_what_it_is_for(folder: Path) -> None:
-    found = bring([str(folder / "script")])
-    assert sorted(Path(path).name for path in found.files) == ["env", "ld.so", "libx.so.1", "linked", "script"]
+@pytest.mark.parametrize("name", ["script", "split"])
+def test_a_script_comes_with_what_it_is_for(name: str, folder: Path) -> None:
+    found = bring([str(folder / name)])
+    assert sorted(Path(path).name for path in found.files) == sorted(["env", "ld.so", "libx.so.1", "linked", name])
 
 
 def test_busybox_answers_to_what_no_other_program_does(folder: Path) -> None:

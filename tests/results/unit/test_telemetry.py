@@ -86,7 +86,7 @@ def test_bytes_that_are_no_samples_are_refused(data: bytes) -> None:
 
 
 def test_parquet_of_others_is_refused() -> None:
-    with pytest.raises(KtrialError, match="not telemetry of ktrial"):
+    with pytest.raises(KtrialError, match="not telemetry of ktrial: it does not name its sensors"):
         from_parquet(foreign())
 
 

@@ -126,11 +126,13 @@ def test_the_safe_and_supported_come_first() -> None:
 
 
 def test_own_trials_of_just_this_by_this_measure_are_shown() -> None:
-    mine = entry(workload="memory-pressure 0a", verdict="equivalent")
+    measured = {"workload": "memory-pressure 0a", "outcome": "pressure.frame-p99"}
+    mine = entry(**measured, verdict="equivalent")
     others = [
-        entry(workload="quick 0a"),
-        entry(workload="memory-pressure 0a", changes={"vm.swappiness": "10", "x": "1"}),
-        entry(workload="memory-pressure 0a", environment={"A": "1"}),
+        entry(**{**measured, "workload": "quick 0a"}),
+        entry(**{**measured, "outcome": "pressure.frames"}),
+        entry(**measured, changes={"vm.swappiness": "10", "x": "1"}),
+        entry(**measured, environment={"A": "1"}),
     ]
     assert tried_here(candidate(), [*others, mine]) == mine
     assert tried_here(candidate(), others) is None

@@ -70,14 +70,17 @@ def from_parquet(data: bytes) -> Samples:
                 for place, (name, sensor) in enumerate(units.items(), start=1)
             }
             return msgspec.convert({**about, "times_ns": times_ns, "columns": whole}, Samples)
-        except (duckdb.Error, msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except (duckdb.Error, msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             first = str(error).partition("\n")[0]
             raise KtrialError(f"not telemetry of ktrial: {first}", hint="name a file that ktrial wrote") from None
 
 
 def _about(connection: duckdb.DuckDBPyConnection, path: str) -> dict[str, Any]:
     rows = connection.execute(f"SELECT key, value FROM parquet_kv_metadata('{path}')").fetchall()
-    about: dict[str, Any] = msgspec.json.decode({bytes(key): value for key, value in rows}[b"ktrial"], type=dict)
+    described = {bytes(key): value for key, value in rows}.get(b"ktrial")
+    if described is None:
+        raise ValueError("it does not name its sensors")
+    about: dict[str, Any] = msgspec.json.decode(described, type=dict)
     if about.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {about.get('schema')!r}, not {SCHEMA!r}")
     return about
