@@ -3,7 +3,7 @@
 # Measures a phone on the cable for about ten minutes, and packs the results into one file to be sent back.
 #   sh docs/try-on-a-phone.sh [--root] [--quick] [--serial SERIAL] [OUT.tar.zst]
 #   --root   applies one harmless setting for a moment, through su on the phone
-#   --quick  a few seconds of everything: whether it works
+#   --quick  takes about a minute, to see whether everything works
 set -eu
 
 usage='usage: sh docs/try-on-a-phone.sh [--root] [--quick] [--serial SERIAL] [OUT.tar.zst]'
@@ -41,7 +41,7 @@ out=${out:-ktrial-phone.tar.zst}
 text=${out%.tar.zst}.txt
 for file in "$out" "$text"; do
     [ ! -e "$file" ] || {
-        echo "try-on-a-phone: $file is there already: name another file" >&2
+        echo "try-on-a-phone: $file exists already; name another file" >&2
         exit 2
     }
 done
@@ -56,7 +56,7 @@ trap 'exit 130' INT TERM
 on_phone() { $ktrial --host "$host" --store "$work/store.db" "$@"; }
 as_user() { $ktrial --no-sudo --host "$host" --store "$work/store.db" "$@"; }
 
-# step NAME COMMAND…: what fails is said, and the others go on. All output is kept.
+# step NAME COMMAND…: runs a step, and reports a failure without stopping. Keeps all output.
 done_steps=
 step() {
     step_name=$1
@@ -75,7 +75,7 @@ step() {
 seconds() { if [ "$quick" = yes ]; then echo 1; else echo "$1"; fi; }
 runs() { if [ "$quick" = yes ]; then echo 1; else echo 3; fi; }
 
-# That doctor has something to say is no failure.
+# Findings of doctor are no failure.
 doctor() { as_user doctor || [ $? -eq 1 ]; }
 
 # apply_and_revert: one more than the value that is there.
@@ -89,7 +89,7 @@ apply_and_revert() {
 # pull_the_cable: a run that the cable ends. Nothing of it may be left on the phone.
 pull_the_cable() {
     [ -t 0 ] || {
-        echo 'nobody is here to pull the cable'
+        echo 'needs a terminal, to ask somebody to pull the cable'
         return 1
     }
     as_user bench -n 1 --limit 60s -- sleep 45 &
@@ -112,10 +112,10 @@ step 'frames' as_user bench gfxinfo -n "$(runs)" -p package=com.android.settings
 [ "$quick" = yes ] || step 'cable' pull_the_cable
 
 [ -n "$done_steps" ] || {
-    echo 'try-on-a-phone: nothing could be measured' >&2
+    echo 'try-on-a-phone: all steps failed; see above' >&2
     exit 1
 }
 $ktrial --store "$work/store.db" bundle "$out"
-printf '\n%s holds: %s\n' "$out" "${done_steps%; }"
-echo "What was printed is in $text. Look at both files before you send them:"
+printf '\n%s contains: %s\n' "$out" "${done_steps%; }"
+echo "The output is in $text. Look at both files before you send them:"
 echo "  ktrial --store look.db import $out && ktrial --store look.db runs"

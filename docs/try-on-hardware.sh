@@ -3,7 +3,7 @@
 # Measures for about ten minutes what no test machine of ktrial has, and packs it into one file to be sent back.
 #   sh docs/try-on-hardware.sh [--root] [--quick] [OUT.tar.zst]
 #   --root   reads the energy counters and traces the disks through sudo; nothing is changed
-#   --quick  a few seconds of everything: whether it works
+#   --quick  takes about a minute, to see whether everything works
 set -eu
 
 usage='usage: sh docs/try-on-hardware.sh [--root] [--quick] [OUT.tar.zst]'
@@ -33,7 +33,7 @@ done
 }
 out=${out:-ktrial-hardware.tar.zst}
 [ ! -e "$out" ] || {
-    echo "try-on-hardware: $out is there already: name another file" >&2
+    echo "try-on-hardware: $out exists already; name another file" >&2
     exit 2
 }
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
@@ -55,7 +55,7 @@ as_root() {
     fi
 }
 
-# step NAME COMMAND…: what fails is said, and the others go on.
+# step NAME COMMAND…: runs a step, and reports a failure without stopping.
 done_steps=
 step() {
     step_name=$1
@@ -72,7 +72,7 @@ step() {
 seconds() { if [ "$quick" = yes ]; then echo 2; else echo "$1"; fi; }
 label='--label hardware'
 
-# tells VERB: what ktrial finds here, kept as the output of a run. That doctor has something to say is no failure.
+# tells VERB: what ktrial finds here, kept as the output of a run. Findings of doctor are no failure.
 tells() {
     # shellcheck disable=SC2016 # of the shell that is started
     as_user bench -n 1 --label hardware -- sh -c '"$@" || [ $? -eq 1 ]' sh "$ktrial" --no-sudo "$1" --json
@@ -117,10 +117,10 @@ watch_the_disks() {
 }
 
 [ -n "$done_steps" ] || {
-    echo 'try-on-hardware: nothing could be measured' >&2
+    echo 'try-on-hardware: all steps failed; see above' >&2
     exit 1
 }
 as_user bundle "$out"
-printf '\n%s holds: %s\n' "$out" "${done_steps%; }"
+printf '\n%s contains: %s\n' "$out" "${done_steps%; }"
 echo 'Names of hosts and users, serial numbers and addresses are replaced in it. Look at it before you send it:'
 echo "  ktrial --store look.db import $out && ktrial --store look.db runs"

@@ -28,7 +28,7 @@ def test_the_script_measures_the_phone_and_packs_the_results(tmp_path: Path) -> 
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "holds: facts; doctor; wake-ups; computing; frames; root" in done.stdout, done.stdout
+        assert "contains: facts; doctor; wake-ups; computing; frames; root" in done.stdout, done.stdout
         assert (pixel.left(), pixel.read("/proc/sys/net/core/somaxconn")) == before
     text = (tmp_path / "pixel.txt").read_text()
     assert "phone.model" in text

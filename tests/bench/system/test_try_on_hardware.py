@@ -60,7 +60,7 @@ def test_what_this_machine_has_is_measured_and_the_rest_is_named(user: User, roo
     before = set(user.home.iterdir())
     done = user.start("sh", SCRIPT, "--quick", "out.tar.zst")
     assert done.returncode == 0, done.stderr
-    assert "out.tar.zst holds: facts; doctor; wake-ups; computing; reads of the disk" in done.stdout
+    assert "out.tar.zst contains: facts; doctor; wake-ups; computing; reads of the disk" in done.stdout
     for step in ("energy at rest", "battery at rest", "disks after idle"):
         assert f"== {step}: not on this machine" in done.stdout
     assert "there is no /sys/class/powercap/*/energy_uj here" in done.stderr

@@ -194,5 +194,5 @@ def _overall_text(question: BlameQuestion) -> str:
     limit = most_runs(question)
     return (
         f"{least} to {boots_text(most)}, if one suspect is to blame. Several suspects can take more: at most"
-        f" {limit}, {duration(limit * EACH_S)}"
+        f" {limit}, {duration(limit * EACH_S)}, without repeated blocks"
     )

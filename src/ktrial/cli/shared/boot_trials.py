@@ -200,7 +200,7 @@ def _plans_text(file: TrialFile, plans: Mapping[str, BootPlan], *, is_rehearsed:
 
 def _boots_text(file: TrialFile) -> str:
     visits = len(file.arms) if file.screen is None else 2
-    return f"at most {boots_text((file.design.cap or file.budget) * visits)}"
+    return f"at most {boots_text((file.design.cap or file.budget) * visits)}, without repeated blocks"
 
 
 def boots_text(count: int) -> str:

@@ -31,7 +31,7 @@ _around_options = with_options(
         type=click.IntRange(0, 1000),
         default=0,
         metavar="N",
-        help="Run each command N times first; these runs do not count.  [1; 2 for the first command]",
+        help="Run each command at least N times first; these runs do not count.  [1; 2 for the first command]",
     ),
     click.option(
         "-p",

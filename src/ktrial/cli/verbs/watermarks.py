@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help="Lead that you want, such as 2GiB, or 500ms with --rate or --measure. ktrial computes the"
     " vm.watermark_scale_factor for this lead.",
 )
-@click.option("--rate", metavar="SIZE", help="Memory that programs allocate per second, such as 2GiB, for --lead TIME.")
+@click.option("--rate", metavar="SIZE", help="Memory that programs allocate per second, to show leads as times too.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")
 @click.option("--memory", metavar="SIZE", help="Compute for a PC with this much memory, such as 96GiB.")
 @json_option

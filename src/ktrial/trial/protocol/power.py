@@ -92,11 +92,12 @@ def _differences(runs: Sequence[tuple[ComparedRun, float]]) -> Iterator[float]:
 
 
 def power_text(found: Sequence[Power], asked: PowerAsked, *, width: int) -> str:
-    """Return how many blocks each outcome needs, and the smallest effect that the budget can detect."""
+    """Return how many blocks each outcome needs, and the smallest effect that the planned blocks detect."""
     detect = f"{100 * asked.detect:g} %"
     head = (
         f"Blocks that a trial needs to detect {detect} with 90 % power, and to show that no difference exceeds the "
-        f"margin; then what up to {asked.budget} blocks can detect. A block is one visit to every arm."
+        f"margin. The last column has the smallest effect that the planned blocks detect, at most {asked.budget} of "
+        "them. A block is one visit to every arm."
     )
     several = len({one.arm for one in found}) > 1
     names = [f"{one.arm} {one.outcome}" if several else one.outcome for one in found]

@@ -98,9 +98,9 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A possible cause of stutters.
 
     A stutter may begin up to `lag_s` after the cause. A cause with `consequence` can also be an effect of a stutter,
-    and is named only for stutters that nothing else explains. `makes` lists causes that this cause brings about. ktrial
-    names a cause in `makes` only for stutters that this cause does not explain. `figure` is the figure of a watched
-    session that counts this cause, for trials of a remedy.
+    and is named only for stutters that nothing else explains. `makes` lists causes that this cause brings about. If
+    this cause overlaps most stutters of such an effect, ktrial names it before the effect. `figure` is the figure of a
+    watched session that counts this cause, for trials of a remedy.
     """
 
     id: str
